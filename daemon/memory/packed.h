@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Chunks in packed regions: where the small objects of one namespace lie. A good-fit allocator with constant time
+ * (two-level bins, neighbours merge), in units of 64 bytes; its books are private memory, so that nothing in the
+ * region itself can mislead it, and a region can be full of user bytes to the last. Not thread-safe: the loop's.
+ *
+ * It never makes a region: it says that it needs one, and is given one, so that slow work stays with its caller.
+ */
+#ifndef DAEMON_MEMORY_PACKED_H
+#define DAEMON_MEMORY_PACKED_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/list.h"
+#include "daemon/memory/region.h"
+
+typedef struct Packed Packed;
+typedef struct PackedRegion PackedRegion;
+
+/* Read-only for the caller. */
+typedef struct Chunk {
+        PackedRegion *home;
+        Region *region;              /* borrowed from home */
+        uint64_t offset_bytes;       /* in the region; a multiple of 64 */
+        uint64_t size_bytes;         /* reserved; a multiple of 64 */
+        struct Chunk *previous;      /* neighbours in the region, by offset */
+        struct Chunk *next;
+        List bin;                    /* of a free chunk */
+        bool is_free;
+} Chunk;
+
+enum { PACKED_E_NO_ROOM = 1 }; /* no free chunk is large enough: add a region */
+
+int packed_new(Packed **ret);
+void packed_free(Packed *packed); /* every chunk has been given back */
+
+/* At least @n_bytes (1 or more). 0, PACKED_E_NO_ROOM, or a negative errno. */
+int packed_take_chunk(Packed *packed, uint64_t n_bytes, Chunk **ret);
+
+/*
+ * Gives a chunk back. When its region is empty now, it is handed out in *@ret_empty, and is not packed's any more
+ * (the reference goes with it) unless @keep; else *@ret_empty is NULL.
+ */
+void packed_give_chunk(Packed *packed, Chunk *chunk, bool keep, Region **ret_empty);
+
+/* @consume_region: mapped writable by the daemon; taken over. Its whole size becomes one free chunk. */
+int packed_add_region(Packed *packed, Region *consume_region);
+
+/* How large the next region should be: 2 MiB at first, then a share of what there is, at most 64 MiB; at least @n_bytes. */
+uint64_t packed_next_region_bytes(const Packed *packed, uint64_t n_bytes);
+
+/* Is so little free that a region should be got ready now? */
+bool packed_is_low(const Packed *packed);
+
+typedef struct PackedUsage {
+        uint64_t n_regions;
+        uint64_t region_bytes;
+        uint64_t used_bytes;         /* in chunks that are taken */
+        uint64_t largest_free_bytes;
+        uint64_t n_chunks;
+} PackedUsage;
+
+void packed_get_usage(const Packed *packed, PackedUsage *ret);
+
+#endif

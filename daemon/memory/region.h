@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A region is one descriptor's worth of memory: a file of a fixed size, its seals, and the daemon's mapping of it if
+ * there is one. It is counted: objects, chunks, jobs and the pool hold references; with the last one the memory goes back to
+ * the kernel (which for large regions takes long: free those from a worker).
+ *
+ * Functions marked *slow* do memory work in proportion to their range; they work on the file only, hold no lock, may be
+ * called in a worker thread while the caller holds a reference, restart after EINTR without losing progress, go in slices of at most 64 MiB and stop between slices
+ * when *@cancelled becomes true (-ECANCELED).
+ */
+#ifndef DAEMON_MEMORY_REGION_H
+#define DAEMON_MEMORY_REGION_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "daemon/memory/backend.h"
+
+typedef struct Region {
+        atomic_uint n_references;
+        Backend *backend;
+        uint64_t id;                 /* never used again within the life of the store */
+        uint64_t size_bytes;         /* of the file; a multiple of PAGE_BYTES */
+        int fd;                      /* read-write */
+        int fd_read_only;            /* -1 until region_open_read_only() */
+        uint8_t *data;               /* the daemon's shared mapping, aligned to HUGE_BYTES; NULL: none */
+        bool is_writable;            /* of @data */
+        uint32_t seals;              /* F_SEAL_* known to be on it */
+        void *charge;                /* whoever pays; region does not look at it */
+} Region;
+
+/* A sparse region of at least @size_bytes, rounded up to pages (to HUGE_BYTES from there on); one reference. Fast. */
+int region_new(Backend *backend, const char *label, uint64_t size_bytes, Region **ret);
+Region *region_ref(Region *region);
+void region_unref(Region *region); /* unmaps, closes */
+
+/* Slow. Every page of the range is there afterwards: -ENOSPC or -ENOMEM, and nothing more than before is kept of the range. */
+int region_reserve(Region *region, uint64_t offset_bytes, uint64_t n_bytes, const atomic_bool *cancelled);
+
+/* Slow. Zeroes: whole pages are punched, the ends written over. */
+int region_zero(Region *region, uint64_t offset_bytes, uint64_t n_bytes, const atomic_bool *cancelled);
+
+/* Slow. Gives whole pages inside the range back to the kernel. -EPERM where the seals forbid it. */
+int region_punch(Region *region, uint64_t offset_bytes, uint64_t n_bytes, const atomic_bool *cancelled);
+
+/*
+ * Slow. Tries to make the range of huge folios, through a read-only mapping of its own (works on sealed files, and
+ * while others map it). 2 MiB pieces with no page at all are left alone, unless @touch (the region must be writable then).
+ * Every failure is soft: counted in *@ret_n_failed, 0 is returned. *@ret_n_huge: pieces that are huge now.
+ */
+int region_collapse(Region *region, uint64_t offset_bytes, uint64_t n_bytes, bool touch, const atomic_bool *cancelled,
+                    uint64_t *ret_n_huge, uint64_t *ret_n_failed);
+
+/* Slow. What is really there: bytes allocated, and bytes in 2 MiB folios, by looking (PAGEMAP_SCAN, else smaps). */
+int region_measure(Region *region, uint64_t *ret_allocated_bytes, uint64_t *ret_huge_bytes);
+
+/* Is any byte of [0, @n_bytes) in a hole? By SEEK_HOLE. */
+int region_has_holes(Region *region, uint64_t n_bytes, bool *ret);
+
+/* The daemon's own mapping, aligned to HUGE_BYTES, MADV_DONTDUMP. Mapping twice is a bug. */
+int region_map(Region *region, bool writable);
+void region_unmap(Region *region);
+
+/* A descriptor that clients may have for reading; the region's, CLOEXEC. -1 never: 0 or a negative errno. */
+int region_open_read_only(Region *region);
+
+/* SHRINK|GROW: before any client sees it. Nothing on a backend that cannot seal. */
+int region_seal_size(Region *region);
+
+/* FUTURE_WRITE|SHRINK|GROW|SEAL: only mappings made before can write. For what the daemon alone writes. */
+int region_seal_to_daemon(Region *region);
+
+enum { REGION_E_MAPPED = 1 }; /* somebody still maps it writable */
+
+/* WRITE|SHRINK|GROW|SEAL: nobody can write ever again. REGION_E_MAPPED changes nothing. Can wait for the kernel: slow. */
+int region_seal_finally(Region *region);
+
+#endif

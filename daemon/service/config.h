@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Settings: built-in values, then foliod.conf, then its drop-ins in the order of their names, then the command line;
+ * the later wins. Read whole and checked before anything is done with them; nobody else reads argv, the environment or
+ * a file of settings.
+ */
+#ifndef DAEMON_SERVICE_CONFIG_H
+#define DAEMON_SERVICE_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "daemon/service/log.h"
+#include "folio/types.h"
+
+typedef struct ConfigNamespace {
+        char name[FOLIO_NAMESPACE_BYTES_MAX + 1];
+        uint32_t fields;             /* FOLIO_NAMESPACE_FIELD_*: given */
+        uint32_t owner_uid;
+        uint32_t owner_gid;
+        uint32_t mode;
+        uint64_t quota_bytes;
+        uint64_t quota_objects;
+        uint64_t objects_max;
+        enum folio_backing backing;
+        enum folio_huge huge;
+} ConfigNamespace;
+
+typedef struct Config {
+        /* [daemon] */
+        char *socket_path;           /* NULL: by --user and --system */
+        uint32_t socket_mode;
+        bool is_user_daemon;         /* --user */
+        unsigned n_workers;          /* 0: by the number of CPUs */
+        uint64_t idle_exit_s;        /* 0: never */
+        uint64_t clients_max;
+        uint64_t clients_per_uid_max;
+        int ready_fd;                /* --ready-fd: written one byte and closed when clients can connect; -1 */
+        LogLevel log_level;
+        LogTarget log_target;
+        /* [memory] */
+        uint64_t budget_bytes;       /* 0: half of memory, or 80 % of the cgroup's limit, whichever is less */
+        uint64_t packed_bytes_max;
+        uint64_t pool_bytes_max;     /* UINT64_MAX: by the budget */
+        uint64_t staging_bytes;
+        uint64_t objects_max;        /* of a namespace's index */
+        uint32_t n_events;
+        uint32_t n_namespaces_max;
+        enum folio_huge huge;
+        int packed_protection;       /* StoreProtection: auto, seals, mode */
+        /* [namespace NAME] */
+        ConfigNamespace *namespaces;
+        size_t n_namespaces;
+} Config;
+
+#define CONFIG_NULL { 0 }
+
+enum {
+        CONFIG_E_USAGE = 1,          /* the sentence is in *@ret_message */
+        CONFIG_E_CHECKED = 2,        /* --check-config: all is well, *@ret_message is the configuration in force */
+        CONFIG_E_HELP = 3,           /* --help or --version: *@ret_message is the text */
+};
+
+/* @config is CONFIG_NULL. *@ret_message is to be freed. */
+int config_read(Config *config, int argc, char **argv, char **ret_message);
+void config_deinit(Config *config);
+
+/* "64M", "1.5G", "4096", with K M G T of 1024 each; false: not a size. */
+bool config_parse_size(const char *text, uint64_t *ret);
+
+/* Budget for budget_bytes 0, from /proc/meminfo and the cgroup. */
+uint64_t config_default_budget(void);
+
+#endif

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The store: the verbs, and the only place where namespaces, accounts, objects, index, memory and pins are taken together.
+ * Knows nothing of sockets, packets or descriptors in flight: who talks hands it a StoreOp and gets it back through
+ * its callback, at once or, where a worker had to do something, later on the loop.
+ *
+ * Every verb goes shape, permission, limit, state; then acquires all that can fail; then commits with calls that
+ * cannot. A failed verb leaves nothing behind.
+ */
+#ifndef DAEMON_STORE_STORE_H
+#define DAEMON_STORE_STORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/list.h"
+#include "daemon/service/worker.h"
+#include "folio/types.h"
+#include "proto/codec.h"
+#include "proto/status.h"
+
+typedef struct Store Store;
+typedef struct Session Session;
+typedef struct StoreOp StoreOp;
+
+/* --- the store ----------------------------------------------------------------------------------------------------- */
+
+typedef enum StoreProtection {
+        STORE_PROTECT_AUTO,          /* memfd for a daemon that has its clients' uid or is root, else tmpfs */
+        STORE_PROTECT_SEALS,         /* packed regions are memfds with FUTURE_WRITE */
+        STORE_PROTECT_MODE,          /* packed regions are tmpfs files of mode 0600 */
+} StoreProtection;
+
+typedef struct StoreConfig {
+        WorkerPool *workers;
+        uint64_t budget_bytes;
+        uint64_t packed_bytes_max;   /* larger objects have a region of their own */
+        uint64_t pool_bytes_max;
+        uint64_t staging_bytes;      /* for each client */
+        uint64_t index_objects_max;  /* of a namespace that does not say */
+        uint64_t session_bytes_max;  /* of staging and pin tables, for one uid */
+        uint32_t n_events;           /* of an index; a power of two */
+        uint32_t n_namespaces_max;
+        enum folio_huge huge;
+        StoreProtection packed_protection;
+        bool is_user_daemon;         /* its clients have its uid */
+        uint64_t (*now_ns)(void);    /* CLOCK_REALTIME; a test passes its own */
+} StoreConfig;
+
+/* @ret_failed_call: which call refused, where it is the kernel's doing ("memfd_create"). */
+int store_new(const StoreConfig *config, Store **ret, const char **ret_failed_call);
+void store_free(Store *store); /* no session is left; drains the workers */
+
+uint64_t store_instance(const Store *store);
+bool store_is_empty(const Store *store); /* no object, held ones neither */
+
+/* Changes what can change at run time. Never takes memory away from what is there. */
+void store_set_budget(Store *store, uint64_t budget_bytes);
+
+/* When expired objects must be looked for, CLOCK_REALTIME; UINT64_MAX: never. Then store_expire(). */
+uint64_t store_next_expiry_ns(const Store *store);
+void store_expire(Store *store);
+
+/* From time to time, and after RELEASE and hang-up: frees held objects whose last pin has gone. */
+void store_sweep_held(Store *store);
+
+/* Writes wake-ups that have been put off: once after each batch of work, before the loop sleeps. */
+void store_flush(Store *store);
+
+/* Facts for `status`: calls @each for every one. */
+void store_each_fact(Store *store, void (*each)(void *userdata, const char *name, uint64_t value, const char *text),
+                     void *userdata);
+
+/* --- sessions: what a connection has in the store -------------------------------------------------------------------- */
+
+typedef struct Cred {
+        uid_t uid;
+        gid_t gid;
+        pid_t pid;                   /* 0: not visible from here. For showing, never for deciding. */
+        size_t n_groups;
+        gid_t *groups;               /* supplementary */
+} Cred;
+
+typedef struct SessionConfig {
+        Cred cred;                   /* groups are copied */
+        const char *comm;            /* for showing */
+        uint64_t connected_ns;
+        void *userdata;
+} SessionConfig;
+
+/* STATUS_OK, or STATUS_LIMIT and STATUS_INTERNAL with *@ret_detail to be freed. Makes the staging region. */
+Status session_new(Store *store, const SessionConfig *config, Session **ret, char **ret_detail);
+
+/*
+ * The connection has ended: drops its pins, aborts what it was writing, deletes with-creator objects. Its ops that
+ * are under way still complete, with STATUS_CANCELLED or whatever came of them; the session is freed after the last. No new op may begin.
+ */
+void session_close(Session *session);
+
+int session_staging_fd(const Session *session); /* read-write, borrowed */
+const Cred *session_cred(const Session *session);
+
+/* --- operations ------------------------------------------------------------------------------------------------------ */
+
+/*
+ * One item of one request. The caller fills the first part, keeps it (and what @item borrows) until done() is called, once,
+ * on the loop, perhaps before store_submit() returns; and frees what it owns then.
+ */
+struct StoreOp {
+        Session *session;
+        ProtoVerb verb;              /* PUT, CREATE, WRITE, SEAL, ABORT, REGION, RELEASE, TRUNCATE, DELETE */
+        uint32_t namespace_id;
+        const ProtoItem *item;
+        void (*done)(StoreOp *op);
+        void *userdata;
+
+        /* Results. */
+        Status status;
+        char *detail;                /* a sentence, where status is not OK; the caller frees it; may be NULL */
+        uint32_t slot;
+        uint64_t generation;
+        uint64_t region_id;
+        uint64_t region_bytes;
+        uint64_t offset_bytes;
+        enum folio_placement placement;
+        int fd;                      /* a duplicate, the caller's to close; -1: none */
+
+        /* The store's. */
+        List link;
+        void *object;
+        void *work;
+};
+
+void store_submit(Store *store, StoreOp *op);
+
+/*
+ * Verbs that are about namespaces or only look, and never wait. Each returns STATUS_OK or another status with
+ * *@ret_detail set (to be freed) to a sentence.
+ */
+
+/* @ret_index_fd, @ret_pins_fd: borrowed; -1 without the read right. Opening twice gives the same. */
+Status store_namespace_open(Store *store, Session *session, const char *name, ProtoNamespace *ret, int *ret_index_fd,
+                            int *ret_pins_fd, char **ret_detail);
+Status store_namespace_add(Store *store, Session *session, const ProtoNamespace *settings, ProtoNamespace *ret,
+                           char **ret_detail);
+Status store_namespace_set(Store *store, Session *session, const ProtoNamespace *settings, ProtoNamespace *ret,
+                           char **ret_detail);
+Status store_namespace_remove(Store *store, Session *session, const char *name, char **ret_detail);
+
+/* Up to @n_max of those @session may see (all may be seen by name; numbers only with a right), sorted, behind @after. */
+size_t store_namespace_list(Store *store, Session *session, Key after, ProtoNamespace *ret, size_t n_max);
+
+/* Without a session: the configuration's namespaces, at start and on reload. */
+Status store_namespace_configure(Store *store, const ProtoNamespace *settings, char **ret_detail);
+
+typedef struct StoreHolder {
+        const Session *session;
+        uint64_t n_pins;
+} StoreHolder;
+
+Status store_holders(Store *store, Session *session, uint32_t namespace_id, const ProtoItem *item,
+                     StoreHolder *holders, size_t n_max, size_t *ret_n_holders, char **ret_detail);
+const char *session_comm(const Session *session);
+uint64_t session_connected_ns(const Session *session);
+
+/* An eventfd of this session that is written after each batch of events of the namespace; borrowed. */
+Status store_watch(Store *store, Session *session, uint32_t namespace_id, int *ret_fd, char **ret_detail);
+
+#endif

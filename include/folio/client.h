@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A client: one connection to foliod, with everything the process has mapped through it. Used by any number of
+ * threads at once. After fork() the child's calls on an inherited client fail with FOLIO_E_FORKED; memory mapped
+ * from objects with a region of their own stays valid in the child, memory of small objects only as long as the
+ * parent holds them.
+ *
+ * Event loops: watch folio_client_get_fd() for folio_client_get_events() and call folio_client_process() when it is
+ * ready. Programs that only make blocking calls need none of the three.
+ */
+#ifndef FOLIO_CLIENT_H
+#define FOLIO_CLIENT_H
+
+#include <folio/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct folio_client;
+struct folio_object;
+
+/*
+ * Set `struct_bytes` to sizeof(struct folio_open_options), everything not asked for to 0.
+ */
+struct folio_open_options {
+        size_t struct_bytes;
+        const char *address;       /* path of the socket; NULL: see folio_client_open() */
+        const char *client_name;   /* shown to administrators; NULL: the program's name */
+        uint32_t flags;            /* FOLIO_OPEN_* */
+        int32_t timeout_ms;        /* bound on every wait for the daemon; 0: 30 s; FOLIO_TIMEOUT_FOREVER */
+        uint64_t mapping_bytes_max; /* mappings kept for reuse after release; 0: a quarter of memory */
+};
+
+/*
+ * A completion: @error is 0 or a negative error; @object is a new handle that the callee now owns, where the call
+ * makes one, else NULL. Called once, from folio_client_process() or from a blocking call on the same client in any
+ * thread, or before the *_async function returns; never after folio_client_unref() of the last reference has
+ * returned. No lock is held: it may call anything of libfolio that does not block.
+ */
+typedef void (*folio_done_fn)(struct folio_client *client, int error, struct folio_object *object, void *userdata);
+
+/**
+ * folio_client_open() - connect to foliod
+ * @options:  NULL for defaults; borrowed for the call
+ * @ret:      new client, one reference; written only on success
+ *
+ * The address is @options->address, else $FOLIO_SOCKET, else $XDG_RUNTIME_DIR/folio/folio.sock, else
+ * /run/folio/folio.sock: the first two are the only one tried where given; of the others the first that answers.
+ * With FOLIO_OPEN_SPAWN a foliod for this user is started where none answers; of many that try at once one
+ * starts it and all are connected to it. It ends by itself when it has been empty and unused for a while.
+ *
+ * Lifetime:  until folio_client_unref(). Objects got through it keep what they need of it.
+ * Blocking:  one round trip, and the start of a daemon with FOLIO_OPEN_SPAWN; at most @options->timeout_ms.
+ * Threads:   any.
+ * Return:    0; FOLIO_E_DAEMON_GONE; FOLIO_E_ACCESS the socket refuses this user; FOLIO_E_PROTOCOL;
+ *            FOLIO_E_TIMEOUT; FOLIO_E_LIMIT too many connections of this uid; FOLIO_E_INVALID; FOLIO_E_NO_MEMORY.
+ * Since:     0.1
+ */
+int folio_client_open(const struct folio_open_options *options, struct folio_client **ret);
+
+/**
+ * folio_client_ref() - take another reference
+ * @client:   borrowed
+ *
+ * Lifetime:  each reference needs its folio_client_unref().
+ * Blocking:  never.
+ * Threads:   any.
+ * Return:    @client.
+ * Since:     0.1
+ */
+struct folio_client *folio_client_ref(struct folio_client *client);
+
+/**
+ * folio_client_unref() - give a reference up; the last one closes the connection
+ * @client:   NULL is legal
+ *
+ * Requests still under way complete with FOLIO_E_CANCELLED. Objects of this client that are not released yet stay
+ * readable; the daemon no longer knows that they are held, so small ones (folio_stat.placement packed) must not be
+ * read any more. Objects being written are aborted by the daemon.
+ *
+ * Lifetime:  ends that of @client.
+ * Blocking:  never.
+ * Threads:   any; not while another thread uses the last reference.
+ * Return:    nothing.
+ * Since:     0.1
+ */
+void folio_client_unref(struct folio_client *client);
+
+/**
+ * folio_client_get_fd() - the descriptor an event loop polls
+ * @client:   borrowed
+ *
+ * Lifetime:  the descriptor is the client's: do not close it; valid as long as the client, also over a reconnect.
+ * Blocking:  never.
+ * Threads:   any.
+ * Return:    a descriptor; FOLIO_E_FORKED.
+ * Since:     0.1
+ */
+int folio_client_get_fd(struct folio_client *client);
+
+/**
+ * folio_client_get_events() - what to poll the descriptor for
+ * @client:   borrowed
+ *
+ * Lifetime:  ask again after each folio_client_process().
+ * Blocking:  never.
+ * Threads:   any.
+ * Return:    a set of POLLIN and POLLOUT; FOLIO_E_FORKED.
+ * Since:     0.1
+ */
+int folio_client_get_events(struct folio_client *client);
+
+/**
+ * folio_client_process() - send and receive what can be without waiting, and call completions
+ * @client:   borrowed
+ *
+ * Lifetime:  nothing is kept.
+ * Blocking:  never, but for the callbacks.
+ * Threads:   any; a callback runs in one thread only.
+ * Return:    the number of requests completed; FOLIO_E_DAEMON_GONE (all requests under way have been completed with
+ *            it); FOLIO_E_PROTOCOL; FOLIO_E_FORKED.
+ * Since:     0.1
+ */
+int folio_client_process(struct folio_client *client);
+
+/**
+ * folio_strerror() - what an error number means, in general
+ * @error:    a value returned by libfolio
+ *
+ * Lifetime:  static.
+ * Blocking:  never.
+ * Threads:   any.
+ * Return:    a phrase, never NULL.
+ * Since:     0.1
+ */
+const char *folio_strerror(int error);
+
+/**
+ * folio_strerror_full() - why the last failed call of this thread failed, with its numbers
+ *
+ * One sentence: what was asked, what stood in the way, with numbers, and what can be done. In a completion callback
+ * it is about the request being completed.
+ *
+ * Lifetime:  valid until the next call into libfolio by this thread.
+ * Blocking:  never.
+ * Threads:   each thread has its own.
+ * Return:    a sentence, never NULL; "" when nothing has failed.
+ * Since:     0.1
+ */
+const char *folio_strerror_full(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,421 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Objects: put, create and fill, get, read, stat, list, truncate, delete.
+ *
+ * A `struct folio_object *` is a handle. It is checked on every call: one that was released already, or was never a
+ * handle, answers FOLIO_E_INVALID and does no harm. A handle holds its object (a *pin*): deleted, replaced or
+ * expired meanwhile, its bytes stay as they are until folio_object_release().
+ */
+#ifndef FOLIO_OBJECT_H
+#define FOLIO_OBJECT_H
+
+#include <folio/client.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* For folio_put() and folio_create(). Set `struct_bytes`; everything not asked for is 0. */
+struct folio_create_options {
+        size_t struct_bytes;
+        uint32_t flags;              /* FOLIO_REPLACE, FOLIO_MUTABLE, FOLIO_SPARSE, ... */
+        uint32_t lifetime;           /* enum folio_lifetime */
+        uint64_t expires_ns;         /* CLOCK_REALTIME, with FOLIO_UNTIL_TIME */
+        uint64_t capacity_bytes;     /* the largest size a FOLIO_MUTABLE object can be given; 0: its first size */
+        const void *metadata;        /* up to FOLIO_METADATA_BYTES_MAX bytes of the user's own, fixed at creation */
+        size_t metadata_bytes;
+        const char *content_type;    /* up to FOLIO_CONTENT_TYPE_BYTES_MAX bytes; NULL for none */
+};
+
+/* Set `struct_bytes` before the call; a library older than the caller leaves the later fields 0. */
+struct folio_stat {
+        size_t struct_bytes;
+        uint64_t generation;         /* a number no other object of this store has or will have */
+        uint64_t size_bytes;
+        uint64_t capacity_bytes;     /* mutable objects; else size_bytes */
+        uint64_t allocated_bytes;    /* memory behind it */
+        uint64_t huge_bytes;         /* of these, in folios of 2 MiB: as found, not as asked for */
+        uint64_t created_ns;         /* CLOCK_REALTIME */
+        uint64_t changed_ns;         /* sealed at; of a mutable object: last truncated at */
+        uint64_t expires_ns;         /* 0: never */
+        uint32_t state;              /* enum folio_state */
+        uint32_t lifetime;           /* enum folio_lifetime */
+        uint32_t protection;         /* enum folio_protection */
+        uint32_t backing;            /* enum folio_backing */
+        uint32_t placement;          /* enum folio_placement */
+        uint32_t owner_uid;
+        uint32_t has_holes;          /* 1: parts were never written and take no memory */
+        uint32_t metadata_bytes;
+        char content_type[FOLIO_CONTENT_TYPE_BYTES_MAX + 1];
+        char name[FOLIO_NAME_BYTES_MAX + 1]; /* with its namespace */
+};
+
+/* Who holds an object. */
+struct folio_holder {
+        size_t struct_bytes;
+        int32_t pid;                 /* 0 where the holder lives in a pid namespace we cannot see */
+        uint32_t uid;
+        uint64_t n_pins;
+        uint64_t connected_ns;       /* CLOCK_REALTIME when its connection began */
+        char comm[64];               /* the name the client gave, else the program's */
+};
+
+/* --- putting ----------------------------------------------------------------------------------------------------- */
+
+/**
+ * folio_put() - make an object of bytes
+ * @client:     borrowed
+ * @name:       `namespace:key`
+ * @data:       @size_bytes bytes; borrowed (of the async form: until it completes); NULL only where that is 0
+ * @size_bytes: 0 is an object like any other
+ * @options:    NULL for defaults; borrowed for the call
+ *
+ * Lifetime:  the object lives as @options->lifetime says, and sealed, from when this returns 0.
+ * Blocking:  one round trip for small objects, two and the copy for large ones.
+ * Threads:   any.
+ * Return:    0; FOLIO_E_EXISTS; FOLIO_E_ACCESS; FOLIO_E_FULL; FOLIO_E_TOO_LARGE; FOLIO_E_LIMIT; FOLIO_E_NOT_FOUND no
+ *            such namespace; FOLIO_E_INVALID; FOLIO_E_DAEMON_GONE; FOLIO_E_TIMEOUT; FOLIO_E_PROTOCOL; FOLIO_E_FORKED;
+ *            FOLIO_E_NO_MEMORY; FOLIO_E_IO. On failure nothing is left behind, but after FOLIO_E_TIMEOUT and
+ *            FOLIO_E_DAEMON_GONE the object may exist.
+ * Since:     0.1
+ */
+int folio_put(struct folio_client *client, const char *name, const void *data, uint64_t size_bytes,
+              const struct folio_create_options *options);
+int folio_put_async(struct folio_client *client, const char *name, const void *data, uint64_t size_bytes,
+                    const struct folio_create_options *options, folio_done_fn done, void *userdata);
+
+/**
+ * folio_create() - begin an object, to be filled and then sealed
+ * @client:     borrowed
+ * @name:       `namespace:key`
+ * @size_bytes: of the object; with FOLIO_STREAM: 0
+ * @options:    NULL for defaults; borrowed for the call
+ * @ret:        new handle; written only on success
+ *
+ * When it returns 0 every byte can be written: the memory is there (unless FOLIO_SPARSE). The name is taken from now
+ * on; others see FOLIO_STATE_WRITING. A mutable object is complete at once and needs no seal.
+ *
+ * Lifetime:  until folio_object_seal() the object dies with folio_object_abort(), with the release of the handle, or
+ *            with the connection.
+ * Blocking:  one round trip, and the time it takes to reserve the memory.
+ * Threads:   any.
+ * Return:    as folio_put().
+ * Since:     0.1
+ */
+int folio_create(struct folio_client *client, const char *name, uint64_t size_bytes,
+                 const struct folio_create_options *options, struct folio_object **ret);
+int folio_create_async(struct folio_client *client, const char *name, uint64_t size_bytes,
+                       const struct folio_create_options *options, folio_done_fn done, void *userdata);
+
+/**
+ * folio_object_write() - store bytes in an unsealed or mutable object
+ * @object:       handle from folio_create(), or from folio_get() with FOLIO_GET_WRITABLE
+ * @offset_bytes: where; with FOLIO_STREAM: the end of what is there
+ * @data:         @n_bytes bytes; borrowed for the call
+ * @n_bytes:      any
+ *
+ * The fast way to fill a large object: no page is faulted in and none is zeroed first.
+ *
+ * Lifetime:  -
+ * Blocking:  the copy; with FOLIO_STREAM also a round trip for every MiB or so.
+ * Threads:   any; two that write the same bytes leave a mixture.
+ * Return:    0; FOLIO_E_RANGE; FOLIO_E_STATE it is sealed, or not got for writing; FOLIO_E_FULL, FOLIO_E_LIMIT,
+ *            FOLIO_E_TOO_LARGE with FOLIO_STREAM; FOLIO_E_INVALID; FOLIO_E_DAEMON_GONE; FOLIO_E_TIMEOUT; FOLIO_E_FORKED; FOLIO_E_IO.
+ * Since:     0.1
+ */
+int folio_object_write(struct folio_object *object, uint64_t offset_bytes, const void *data, size_t n_bytes);
+
+/**
+ * folio_object_map_write() - the object's memory, to be written in place
+ * @object: handle from folio_create() (not with FOLIO_STREAM), or from folio_get() with FOLIO_GET_WRITABLE
+ * @ret:    address of byte 0; a mutable object is mapped to its capacity
+ *
+ * Lifetime:  until folio_object_seal(), folio_object_abort() or folio_object_release() of @object. Of a mutable
+ *            object every byte up to the capacity can be touched at any time, whatever its size is; bytes beyond the
+ *            size are not part of it.
+ * Blocking:  one mmap().
+ * Threads:   any.
+ * Return:    0; FOLIO_E_STATE; FOLIO_E_UNSUPPORTED with FOLIO_STREAM; FOLIO_E_INVALID; FOLIO_E_LIMIT too many mappings (vm.max_map_count);
+ *            FOLIO_E_FORKED; FOLIO_E_NO_MEMORY; FOLIO_E_DAEMON_GONE; FOLIO_E_TIMEOUT.
+ * Since:     0.1
+ */
+int folio_object_map_write(struct folio_object *object, void **ret);
+
+/**
+ * folio_object_seal() - make the object immutable and let everybody have it
+ * @object: handle from folio_create(), not mutable; stays a handle, now for reading
+ *
+ * What folio_object_map_write() returned is unmapped: that pointer is dead. On success no process can change a byte,
+ * as folio_stat.protection says.
+ *
+ * Lifetime:  @object holds the sealed object until it is released.
+ * Blocking:  one round trip.
+ * Threads:   any; not while another thread writes through the mapping.
+ * Return:    0; FOLIO_E_WRITING something still maps it writable (a child process, a mapping of the program's own);
+ *            FOLIO_E_EXISTS another object took the name meanwhile; FOLIO_E_STATE sealed already, or mutable; FOLIO_E_INVALID;
+ *            FOLIO_E_DAEMON_GONE; FOLIO_E_TIMEOUT; FOLIO_E_FORKED; FOLIO_E_IO.
+ * Since:     0.1
+ */
+int folio_object_seal(struct folio_object *object);
+int folio_object_seal_async(struct folio_object *object, folio_done_fn done, void *userdata);
+
+/**
+ * folio_object_abort() - give an unsealed object up, and release the handle
+ * @object: handle from folio_create()
+ *
+ * Lifetime:  ends that of the handle, whatever is returned but FOLIO_E_INVALID.
+ * Blocking:  never: the daemon is told, not asked.
+ * Threads:   any.
+ * Return:    0; FOLIO_E_STATE it is sealed: the handle is released, the object stays; FOLIO_E_INVALID; FOLIO_E_FORKED.
+ * Since:     0.1
+ */
+int folio_object_abort(struct folio_object *object);
+
+/* --- getting ----------------------------------------------------------------------------------------------------- */
+
+/**
+ * folio_get() - hold an object and map it for reading
+ * @client:     borrowed
+ * @name:       `namespace:key`
+ * @flags:      FOLIO_GET_*
+ * @timeout_ms: how long to wait for it to be there and sealed; 0: not at all; FOLIO_TIMEOUT_FOREVER
+ * @ret:        new handle; written only on success
+ *
+ * Lifetime:  the bytes at folio_object_data() stay mapped and unchanged until folio_object_release(), also when
+ *            the object is deleted, replaced or expires.
+ * Blocking:  no system call where the object is small, or mapped already; else one round trip and an mmap(). A wait
+ *            sleeps without using the CPU, and without the daemon knowing.
+ * Threads:   any.
+ * Return:    0; FOLIO_E_NOT_FOUND, FOLIO_E_DELETED, FOLIO_E_EVICTED, FOLIO_E_EXPIRED; FOLIO_E_WRITING it is not sealed
+ *            (with timeout 0); FOLIO_E_TIMEOUT; FOLIO_E_WRITER_DIED the writer that was waited for is gone; FOLIO_E_ACCESS; FOLIO_E_STATE
+ *            FOLIO_GET_WRITABLE of what is not mutable; FOLIO_E_LIMIT; FOLIO_E_INVALID; FOLIO_E_DAEMON_GONE;
+ *            FOLIO_E_PROTOCOL; FOLIO_E_FORKED; FOLIO_E_NO_MEMORY; FOLIO_E_IO.
+ * Since:     0.1
+ */
+int folio_get(struct folio_client *client, const char *name, uint32_t flags, int timeout_ms, struct folio_object **ret);
+int folio_get_async(struct folio_client *client, const char *name, uint32_t flags, int timeout_ms, folio_done_fn done,
+                    void *userdata);
+
+/**
+ * folio_object_data() - the bytes
+ * @object: handle from folio_get(), or a sealed one
+ *
+ * Lifetime:  see folio_get(). Of a mutable object the memory to its capacity is mapped: reading beyond its size is
+ *            harmless and means nothing.
+ * Blocking:  never; of a handle got with FOLIO_GET_UNMAPPED, or sealed by this process and not mapped since, the
+ *            first call maps as folio_get() does.
+ * Threads:   any.
+ * Return:    address of byte 0; NULL for a handle that is not for reading, or where the mapping failed
+ *            (folio_strerror_full() says why). Not NULL for an object of 0 bytes.
+ * Since:     0.1
+ */
+const void *folio_object_data(struct folio_object *object);
+
+/**
+ * folio_object_size() - bytes in the object now
+ * @object: any handle
+ *
+ * Lifetime:  the size of a mutable object can change at any time.
+ * Blocking:  never.
+ * Threads:   any.
+ * Return:    bytes; 0 for a handle that is none.
+ * Since:     0.1
+ */
+uint64_t folio_object_size(struct folio_object *object);
+
+/**
+ * folio_object_read() - copy bytes out
+ * @object:       any handle but one being written with FOLIO_STREAM
+ * @offset_bytes: where to begin
+ * @buffer:       room for @n_bytes
+ * @n_bytes:      how many; all of them must lie inside the object
+ *
+ * Lifetime:  -
+ * Blocking:  the copy; the first read of an object that is not mapped: one round trip.
+ * Threads:   any. Of a mutable object the bytes are as they are found, each for itself.
+ * Return:    0; FOLIO_E_RANGE (nothing is copied); FOLIO_E_INVALID; FOLIO_E_DAEMON_GONE; FOLIO_E_TIMEOUT; FOLIO_E_LIMIT;
+ *            FOLIO_E_FORKED; FOLIO_E_NO_MEMORY; FOLIO_E_IO.
+ * Since:     0.1
+ */
+int folio_object_read(struct folio_object *object, uint64_t offset_bytes, void *buffer, size_t n_bytes);
+
+/**
+ * folio_read() - copy bytes out of an object by name
+ * @client:       borrowed
+ * @name:         `namespace:key`
+ * @offset_bytes: where to begin
+ * @buffer:       room for @n_bytes
+ * @n_bytes:      how many
+ *
+ * Lifetime:  -
+ * Blocking:  as folio_get() with timeout 0 and folio_object_read().
+ * Threads:   any.
+ * Return:    the errors of both.
+ * Since:     0.1
+ */
+int folio_read(struct folio_client *client, const char *name, uint64_t offset_bytes, void *buffer, size_t n_bytes);
+int folio_read_async(struct folio_client *client, const char *name, uint64_t offset_bytes, void *buffer, size_t n_bytes,
+                     folio_done_fn done, void *userdata);
+
+/**
+ * folio_object_release() - stop holding it
+ * @object: any handle
+ *
+ * Lifetime:  ends that of the handle and of the pointers got from it; an unsealed object is aborted.
+ * Blocking:  never.
+ * Threads:   any.
+ * Return:    0; FOLIO_E_INVALID a handle released already, or none: nothing was done; FOLIO_E_FORKED.
+ * Since:     0.1
+ */
+int folio_object_release(struct folio_object *object);
+
+/* --- asking ------------------------------------------------------------------------------------------------------ */
+
+/**
+ * folio_stat() - what is known of an object, by name
+ * @client: borrowed
+ * @name:   `namespace:key`
+ * @ret:    filled on success; its struct_bytes is set by the caller
+ *
+ * Lifetime:  -
+ * Blocking:  no system call (the first use of a namespace: one round trip).
+ * Threads:   any.
+ * Return:    0, also for an object being written; FOLIO_E_NOT_FOUND, FOLIO_E_DELETED, FOLIO_E_EVICTED,
+ *            FOLIO_E_EXPIRED; FOLIO_E_ACCESS; FOLIO_E_INVALID; FOLIO_E_DAEMON_GONE; FOLIO_E_TIMEOUT; FOLIO_E_LIMIT; FOLIO_E_PROTOCOL; FOLIO_E_FORKED;
+ *            FOLIO_E_NO_MEMORY.
+ * Since:     0.1
+ */
+int folio_stat(struct folio_client *client, const char *name, struct folio_stat *ret);
+int folio_object_stat(struct folio_object *object, struct folio_stat *ret);
+
+/**
+ * folio_exists() - is there an object of that name that can be got now?
+ * @client: borrowed
+ * @name:   `namespace:key`
+ *
+ * Lifetime:  -
+ * Blocking:  as folio_stat().
+ * Threads:   any.
+ * Return:    1 yes; 0 no (also: being written); the errors of folio_stat() that are no answer.
+ * Since:     0.1
+ */
+int folio_exists(struct folio_client *client, const char *name);
+
+/**
+ * folio_object_metadata() - the user metadata given at creation
+ * @object:  any handle
+ * @buffer:  room for @n_bytes
+ * @n_bytes: how many at most
+ *
+ * Lifetime:  -
+ * Blocking:  never.
+ * Threads:   any.
+ * Return:    bytes copied, up to FOLIO_METADATA_BYTES_MAX; FOLIO_E_RANGE the room is too small; FOLIO_E_INVALID;
+ *            FOLIO_E_DELETED the object is gone and its metadata with it; FOLIO_E_FORKED.
+ * Since:     0.1
+ */
+int folio_object_metadata(struct folio_object *object, void *buffer, size_t n_bytes);
+
+/**
+ * folio_list_open() - the objects whose names begin so
+ * @client: borrowed
+ * @prefix: `namespace:` and the beginning of a key, which may be empty; without a colon in `default`
+ * @ret:    new list; written only on success
+ *
+ * An object that is there from before the call until after it is listed exactly once, also when it is replaced
+ * meanwhile. Names come sorted by byte value.
+ *
+ * Lifetime:  until folio_list_close().
+ * Blocking:  as folio_stat(), and reads the whole index of the namespace: about 50 ms for a million objects.
+ * Threads:   a list is for one thread at a time.
+ * Return:    0; FOLIO_E_NOT_FOUND no such namespace; FOLIO_E_ACCESS; FOLIO_E_INVALID; FOLIO_E_DAEMON_GONE; FOLIO_E_TIMEOUT; FOLIO_E_LIMIT;
+ *            FOLIO_E_PROTOCOL; FOLIO_E_FORKED; FOLIO_E_NO_MEMORY.
+ * Since:     0.1
+ */
+struct folio_list;
+int folio_list_open(struct folio_client *client, const char *prefix, struct folio_list **ret);
+
+/**
+ * folio_list_next() - the next page
+ * @list:      borrowed
+ * @entries:   an array of structs, struct_bytes set in the first
+ * @n_entries: how many fit
+ *
+ * Lifetime:  -
+ * Blocking:  never.
+ * Threads:   one at a time.
+ * Return:    how many were filled; 0 at the end; FOLIO_E_INVALID.
+ * Since:     0.1
+ */
+int folio_list_next(struct folio_list *list, struct folio_stat *entries, size_t n_entries);
+
+/**
+ * folio_list_close() - give the list up
+ * @list: NULL is legal
+ *
+ * Lifetime:  ends that of @list.
+ * Blocking:  never.
+ * Threads:   one at a time.
+ * Return:    nothing.
+ * Since:     0.1
+ */
+void folio_list_close(struct folio_list *list);
+
+/**
+ * folio_holders() - who holds an object
+ * @client:    borrowed
+ * @name:      `namespace:key`
+ * @holders:   an array of structs, struct_bytes set in the first
+ * @n_holders: how many fit
+ *
+ * Lifetime:  -
+ * Blocking:  one round trip.
+ * Threads:   any.
+ * Return:    how many hold it, which can be more than were filled; the errors of folio_stat().
+ * Since:     0.1
+ */
+int folio_holders(struct folio_client *client, const char *name, struct folio_holder *holders, size_t n_holders);
+
+/* --- changing ---------------------------------------------------------------------------------------------------- */
+
+/**
+ * folio_truncate() - give a mutable object another size
+ * @client:     borrowed
+ * @name:       `namespace:key`
+ * @size_bytes: up to its capacity
+ *
+ * Shrinking gives memory back; growing shows zeros. Who maps the object never gets a signal.
+ *
+ * Lifetime:  -
+ * Blocking:  no system call where the size is the same; else one round trip and the time it takes to reserve memory.
+ * Threads:   any.
+ * Return:    0; FOLIO_E_STATE it is not mutable; FOLIO_E_TOO_LARGE beyond its capacity; FOLIO_E_FULL (nothing has changed); the errors of
+ *            folio_stat().
+ * Since:     0.1
+ */
+int folio_truncate(struct folio_client *client, const char *name, uint64_t size_bytes);
+int folio_truncate_async(struct folio_client *client, const char *name, uint64_t size_bytes, folio_done_fn done,
+                         void *userdata);
+int folio_object_truncate(struct folio_object *object, uint64_t size_bytes);
+
+/**
+ * folio_delete() - take a name, and its object, away
+ * @client: borrowed
+ * @name:   `namespace:key`
+ * @flags:  FOLIO_IF_EXISTS
+ *
+ * Lifetime:  who holds the object keeps it until it is released; the name is free at once.
+ * Blocking:  one round trip.
+ * Threads:   any.
+ * Return:    0; FOLIO_E_WRITING somebody else is still writing it; the errors of folio_stat().
+ * Since:     0.1
+ */
+int folio_delete(struct folio_client *client, const char *name, uint32_t flags);
+int folio_delete_async(struct folio_client *client, const char *name, uint32_t flags, folio_done_fn done,
+                       void *userdata);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
