@@ -12,8 +12,8 @@
 typedef enum ChannelOutcome {
         CHANNEL_OK = 0,
         CHANNEL_E_AGAIN = 1,      /* nothing there, or no room; poll and try again */
-        CHANNEL_E_HANGUP = 2,     /* the other side is gone */
-        CHANNEL_E_TRUNCATED = 3,  /* a packet larger than the room for it, or empty: the peer breaks the protocol */
+        CHANNEL_E_HANGUP = 2,     /* the other side is gone, or sent an empty packet, which looks the same */
+        CHANNEL_E_TRUNCATED = 3,  /* a packet larger than the room for it: the peer breaks the protocol */
         CHANNEL_E_FDS_LOST = 4,   /* descriptors did not all arrive: this process is at RLIMIT_NOFILE, or too many came */
         CHANNEL_E_TOO_MANY = 5,   /* sending: ETOOMANYREFS, too many descriptors are on their way already; as AGAIN, but no poll tells when */
 } ChannelOutcome;
@@ -24,6 +24,7 @@ int channel_send(int socket, const void *bytes, size_t n_bytes, const int *fds, 
 /*
  * Outcome, or a negative errno. Room for @n_fds_max descriptors at @fds, which the caller then owns; with
  * @n_fds_max 0 uninvited ones are closed and CHANNEL_OK is returned with *@ret_n_uninvited counting them.
+ * With CHANNEL_E_FDS_LOST the bytes are there, and *@ret_n_bytes: only the descriptors are not.
  */
 int channel_receive(int socket, void *bytes, size_t n_bytes_max, size_t *ret_n_bytes, int *fds, size_t n_fds_max,
                     size_t *ret_n_fds, size_t *ret_n_uninvited);

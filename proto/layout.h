@@ -221,6 +221,12 @@ static inline uint32_t layout_grave_place(uint64_t hash, uint32_t n_graves)
         return (uint32_t)(hash >> 24) & (n_graves - 1);
 }
 
+/* Where event number @sequence (from 1) stands in the ring. */
+static inline uint32_t layout_event_place(uint64_t sequence, uint32_t n_events)
+{
+        return (uint32_t)sequence & (n_events - 1);
+}
+
 static inline uint64_t layout_grave(uint64_t hash, uint8_t reason)
 {
         return (hash & ~LAYOUT_GRAVE_REASON_MASK) | reason;
