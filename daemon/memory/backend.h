@@ -13,7 +13,7 @@
 #include "folio/types.h"
 
 #define BACKEND_SEALABLE (1u << 0)          /* F_SEAL_WRITE and FUTURE_WRITE work */
-#define BACKEND_READONLY_BY_MODE (1u << 1)  /* an O_RDONLY descriptor of it cannot be reopened for writing by another uid */
+#define BACKEND_READONLY_BY_MODE (1u << 1)  /* another uid cannot reopen an O_RDONLY descriptor of it for writing */
 #define BACKEND_PUNCHABLE (1u << 2)         /* holes can be punched while it is shared */
 #define BACKEND_REWRITABLE (1u << 3)        /* can be mapped writable again by a restarted daemon */
 #define BACKEND_HUGE_AT_ALLOCATION (1u << 4) /* fallocate() gives 2 MiB folios */
@@ -38,9 +38,12 @@ struct Backend {
         enum folio_huge huge;        /* the policy in force */
 };
 
-/* Each opens, probes and returns a backend, or a negative errno and says in @ret_failed_call which call refused ("memfd_create"). */
+/*
+ * Each opens, probes and returns a backend; or a negative errno, and says in @ret_failed_call which call refused
+ * ("memfd_create"). The second is a private, detached mount; made in a user namespace where that is needed.
+ */
 int backend_memfd_new(enum folio_huge huge, Backend **ret, const char **ret_failed_call);
-int backend_tmpfs_new(enum folio_huge huge, Backend **ret, const char **ret_failed_call); /* a private, detached mount; in a user namespace where needed */
+int backend_tmpfs_new(enum folio_huge huge, Backend **ret, const char **ret_failed_call);
 void backend_free(Backend *backend);
 
 /*

@@ -39,15 +39,23 @@ void packed_free(Packed *packed); /* every chunk has been given back */
 int packed_take_chunk(Packed *packed, uint64_t n_bytes, Chunk **ret);
 
 /*
- * Gives a chunk back. When its region is empty now, it is handed out in *@ret_empty, and is not packed's any more
- * (the reference goes with it) unless @keep; else *@ret_empty is NULL.
+ * Gives a chunk back. When its region is empty now, and not @keep, the region is handed out in *@ret_empty and is not
+ * packed's any more (the reference goes with it). Otherwise *@ret_empty is NULL.
  */
 void packed_give_chunk(Packed *packed, Chunk *chunk, bool keep, Region **ret_empty);
 
-/* @consume_region: mapped writable by the daemon; taken over. Its whole size becomes one free chunk. */
+/*
+ * When no chunk is taken any more: a region that was added and has not been used, handed out in the same way. NULL: none.
+ */
+Region *packed_take_unused(Packed *packed);
+
+/*
+ * @consume_region: mapped writable by the daemon; taken over, also where this fails. Its whole size becomes one free
+ * chunk. 0, or a negative errno.
+ */
 int packed_add_region(Packed *packed, Region *consume_region);
 
-/* How large the next region should be: 2 MiB at first, then a share of what there is, at most 64 MiB; at least @n_bytes. */
+/* How large the next region should be: 2 MiB, then a share of what there is, at most 64 MiB; at least @n_bytes. */
 uint64_t packed_next_region_bytes(const Packed *packed, uint64_t n_bytes);
 
 /* Is so little free that a region should be got ready now? */
@@ -57,7 +65,7 @@ typedef struct PackedUsage {
         uint64_t n_regions;
         uint64_t region_bytes;
         uint64_t used_bytes;         /* in chunks that are taken */
-        uint64_t largest_free_bytes;
+        uint64_t largest_free_bytes; /* or a chunk within a 32nd of it */
         uint64_t n_chunks;
 } PackedUsage;
 

@@ -30,14 +30,15 @@ int pool_new(const PoolConfig *config, Pool **ret);
 void pool_free(Pool *pool); /* after the workers are drained */
 
 /*
- * Kinds of blanks to keep: regions of @size_bytes (a multiple of HUGE_BYTES) of @backend, mapped writable by the daemon and
- * sealed to it where @for_packed, else unmapped and with their size sealed. @n_target of them, refilled in idle time.
+ * Kinds of blanks to keep: regions of @size_bytes (a multiple of HUGE_BYTES) of @backend, mapped writable by the
+ * daemon and sealed to it where @for_packed, else unmapped and with their size sealed. @n_target of them, refilled in
+ * idle time. What could not be made is tried again when somebody takes or wants.
  */
 void pool_want(Pool *pool, Backend *backend, uint64_t size_bytes, bool for_packed, unsigned n_target);
 
 /*
- * A blank of at least @size_bytes and at most twice that (or NULL), whole, zero; the payment goes with it: the caller repays when it
- * is freed. @tag 0, or the namespace's for a region it emptied itself (then the bytes are old).
+ * A blank of at least @size_bytes and at most twice that (or NULL), whole, zero; the payment goes with it: the caller
+ * repays when it is freed. @tag 0, or the namespace's for a region it emptied itself (then the bytes are old).
  */
 Region *pool_take(Pool *pool, Backend *backend, uint64_t size_bytes, bool for_packed, uint64_t tag, bool *ret_is_blank);
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A region is one descriptor's worth of memory: a file of a fixed size, its seals, and the daemon's mapping of it if
- * there is one. It is counted: objects, chunks, jobs and the pool hold references; with the last one the memory goes back to
- * the kernel (which for large regions takes long: free those from a worker).
+ * there is one. It is counted: objects, chunks, jobs and the pool hold references; with the last one the memory goes
+ * back to the kernel (which for large regions takes long: free those from a worker).
  *
  * Functions marked *slow* do memory work in proportion to their range; they work on the file only, hold no lock, may be
- * called in a worker thread while the caller holds a reference, restart after EINTR without losing progress, go in slices of at most 64 MiB and stop between slices
- * when *@cancelled becomes true (-ECANCELED).
+ * called in a worker thread while the caller holds a reference, restart after EINTR without losing progress, go in
+ * slices of at most 64 MiB and stop between slices when *@cancelled becomes true (-ECANCELED).
  */
 #ifndef DAEMON_MEMORY_REGION_H
 #define DAEMON_MEMORY_REGION_H
@@ -35,8 +35,14 @@ int region_new(Backend *backend, const char *label, uint64_t size_bytes, Region 
 Region *region_ref(Region *region);
 void region_unref(Region *region); /* unmaps, closes */
 
-/* Slow. Every page of the range is there afterwards: -ENOSPC or -ENOMEM, and nothing more than before is kept of the range. */
+/*
+ * Slow. Every page of the range is there afterwards. Else -ENOSPC, and what this call added is taken back, but for
+ * parts that others had pages in already.
+ */
 int region_reserve(Region *region, uint64_t offset_bytes, uint64_t n_bytes, const atomic_bool *cancelled);
+
+/* Slow. Stores bytes at @offset_bytes by write(): the fast way to fill what is not mapped. -ENOSPC, -EPERM, ... */
+int region_write(Region *region, uint64_t offset_bytes, const void *bytes, size_t n_bytes);
 
 /* Slow. Zeroes: whole pages are punched, the ends written over. */
 int region_zero(Region *region, uint64_t offset_bytes, uint64_t n_bytes, const atomic_bool *cancelled);
@@ -46,16 +52,33 @@ int region_punch(Region *region, uint64_t offset_bytes, uint64_t n_bytes, const 
 
 /*
  * Slow. Tries to make the range of huge folios, through a read-only mapping of its own (works on sealed files, and
- * while others map it). 2 MiB pieces with no page at all are left alone, unless @touch (the region must be writable then).
+ * while others map it). 2 MiB pieces with no page at all are left alone, unless @touch (the region must be writable
+ * then). Does nothing on a backend that is not BACKEND_COLLAPSIBLE.
  * Every failure is soft: counted in *@ret_n_failed, 0 is returned. *@ret_n_huge: pieces that are huge now.
  */
 int region_collapse(Region *region, uint64_t offset_bytes, uint64_t n_bytes, bool touch, const atomic_bool *cancelled,
                     uint64_t *ret_n_huge, uint64_t *ret_n_failed);
 
-/* Slow. What is really there: bytes allocated, and bytes in 2 MiB folios, by looking (PAGEMAP_SCAN, else smaps). */
+/* Slow. Faults the daemon's writable mapping in, so that the loop will not have to. Allocates what is not reserved. */
+int region_populate(Region *region, const atomic_bool *cancelled);
+
+/*
+ * Slow. What is really there: bytes allocated, and bytes in 2 MiB folios, by looking (PAGEMAP_SCAN, else smaps). A
+ * page that is reserved and has never been written is allocated, but its folio is not looked at: to look would be to
+ * zero it.
+ */
 int region_measure(Region *region, uint64_t *ret_allocated_bytes, uint64_t *ret_huge_bytes);
 
-/* Is any byte of [0, @n_bytes) in a hole? By SEEK_HOLE. */
+/* What the file takes now, by one fstat(). Fast. */
+int region_get_allocated(Region *region, uint64_t *ret_allocated_bytes);
+
+/*
+ * Gives the file another size, rounded as in region_new(): for a region that nobody else has yet, that is not mapped
+ * and whose size is not sealed. New parts are holes.
+ */
+int region_resize(Region *region, uint64_t size_bytes);
+
+/* Is any byte of [0, @n_bytes) in a hole? By SEEK_HOLE, to which what is reserved but never written is a hole too. */
 int region_has_holes(Region *region, uint64_t n_bytes, bool *ret);
 
 /* The daemon's own mapping, aligned to HUGE_BYTES, MADV_DONTDUMP. Mapping twice is a bug. */
@@ -68,12 +91,25 @@ int region_open_read_only(Region *region);
 /* SHRINK|GROW: before any client sees it. Nothing on a backend that cannot seal. */
 int region_seal_size(Region *region);
 
-/* FUTURE_WRITE|SHRINK|GROW|SEAL: only mappings made before can write. For what the daemon alone writes. */
+/*
+ * FUTURE_WRITE|SHRINK|GROW|SEAL: only mappings made before can write. For what the daemon alone writes. Nothing on a
+ * backend that has BACKEND_READONLY_BY_MODE instead of seals; -EOPNOTSUPP on one that has neither.
+ */
 int region_seal_to_daemon(Region *region);
 
-enum { REGION_E_MAPPED = 1 }; /* somebody still maps it writable */
+enum { REGION_E_MAPPED = 1 }; /* somebody still maps it writable, or could */
 
-/* WRITE|SHRINK|GROW|SEAL: nobody can write ever again. REGION_E_MAPPED changes nothing. Can wait for the kernel: slow. */
+/*
+ * For files that cannot be sealed: gives the daemon's own writable descriptor up, and makes sure that nobody else has
+ * one, or a mapping made through one. From then on the file's mode is all that stands before a writer, and @fd is
+ * read-only. REGION_E_MAPPED changes nothing. The region is not mapped writable by the daemon.
+ */
+int region_end_writing(Region *region);
+
+/*
+ * WRITE|SHRINK|GROW|SEAL: nobody can write ever again. REGION_E_MAPPED changes nothing. Can wait for the kernel: slow.
+ * -EOPNOTSUPP on a backend that cannot seal: ask its capabilities first.
+ */
 int region_seal_finally(Region *region);
 
 #endif

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "daemon/service/log.h"
 #include "folio/types.h"
@@ -29,8 +30,8 @@ typedef struct ConfigNamespace {
 
 typedef struct Config {
         /* [daemon] */
-        char *socket_path;           /* NULL: by --user and --system */
-        uint32_t socket_mode;
+        char *socket_path;           /* by --user and --system, where not given */
+        uint32_t socket_mode;        /* 0600 of a user's daemon, else 0666, where not given */
         bool is_user_daemon;         /* --user */
         unsigned n_workers;          /* 0: by the number of CPUs */
         uint64_t idle_exit_s;        /* 0: never */
@@ -40,13 +41,14 @@ typedef struct Config {
         LogLevel log_level;
         LogTarget log_target;
         /* [memory] */
-        uint64_t budget_bytes;       /* 0: half of memory, or 80 % of the cgroup's limit, whichever is less */
+        uint64_t budget_bytes;       /* config_default_budget() where not given; can be more than config_budget_max() */
         uint64_t packed_bytes_max;
-        uint64_t pool_bytes_max;     /* UINT64_MAX: by the budget */
+        uint64_t pool_bytes_max;     /* by the budget, where not given */
         uint64_t staging_bytes;
         uint64_t objects_max;        /* of a namespace's index */
         uint32_t n_events;
         uint32_t n_namespaces_max;
+        uint64_t session_bytes_max;  /* of staging and pin tables, for one uid */
         enum folio_huge huge;
         int packed_protection;       /* StoreProtection: auto, seals, mode */
         /* [namespace NAME] */
@@ -62,14 +64,29 @@ enum {
         CONFIG_E_HELP = 3,           /* --help or --version: *@ret_message is the text */
 };
 
-/* @config is CONFIG_NULL. *@ret_message is to be freed. */
+/*
+ * 0, CONFIG_E_* or -ENOMEM. @config is CONFIG_NULL, and needs its config_deinit() whatever comes of it. *@ret_message
+ * is to be freed, and NULL with 0.
+ */
 int config_read(Config *config, int argc, char **argv, char **ret_message);
 void config_deinit(Config *config);
+
+/* Settings from an open file called @name, on top of what @config has: part of config_read(), and for the fuzzer. */
+int config_read_stream(Config *config, const char *name, FILE *stream, char **ret_message);
+
+/* @config as a file of settings that says the same. NULL: no memory. */
+char *config_print(const Config *config);
 
 /* "64M", "1.5G", "4096", with K M G T of 1024 each; false: not a size. */
 bool config_parse_size(const char *text, uint64_t *ret);
 
-/* Budget for budget_bytes 0, from /proc/meminfo and the cgroup. */
+/* Half of memory, or 80 % of the cgroup's limit, whichever is less. */
 uint64_t config_default_budget(void);
+
+/*
+ * The most that makes sense: 80 % of the cgroup's limit, or 90 % of memory, whichever is less. @ret_reason says which
+ * it was; to be freed.
+ */
+uint64_t config_budget_max(char **ret_reason);
 
 #endif

@@ -4,7 +4,8 @@
  * what it works for. run() is called in a worker thread and touches nothing but what the job owns for that time
  * (a region, a descriptor, numbers); done() is called on the loop afterwards, in the order of finishing.
  *
- * Two queues: WORKER_URGENT, somebody waits for it; WORKER_IDLE, nobody does. One thread is always left for urgent jobs where there are two or more.
+ * Two queues: WORKER_URGENT, somebody waits for it; WORKER_IDLE, nobody does. One thread is always left for urgent
+ * jobs where there are two or more; where there is one, urgent jobs go first.
  */
 #ifndef DAEMON_SERVICE_WORKER_H
 #define DAEMON_SERVICE_WORKER_H
@@ -43,7 +44,10 @@ void worker_pool_submit(WorkerPool *pool, WorkerQueue queue, WorkerJob *job);
 /* Jobs submitted whose done() has not been called. */
 unsigned worker_pool_n_pending(const WorkerPool *pool);
 
-/* For tests and for stopping: runs the loop until nothing is pending. */
+/*
+ * For tests and for stopping: hands out completions until nothing is pending. Other events of the loop wait, so this
+ * may also be called from one.
+ */
 void worker_pool_drain(WorkerPool *pool);
 
 #endif
