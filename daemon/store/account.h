@@ -7,6 +7,7 @@
 #ifndef DAEMON_STORE_ACCOUNT_H
 #define DAEMON_STORE_ACCOUNT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef struct Account Account;
@@ -38,6 +39,15 @@ void account_deinit(Account *account); /* asserts that nothing is left */
 
 /* All of the chain or none. @ret must be empty. */
 int account_charge(Account *account, uint64_t n_bytes, uint64_t n_count, Charge *ret, const Account **ret_culprit);
+
+/* Would it be refused for ever (ACCOUNT_E_NEVER), whatever is freed? Takes nothing. */
+bool account_can_ever(const Account *account, uint64_t n_bytes, uint64_t n_count, const Account **ret_culprit);
+
+/* What is left under the account's own limit. */
+uint64_t account_free_bytes(const Account *account);
+
+/* Moves @n_bytes of what @from pays for into @to, which is empty or of the same account: nobody's total changes. */
+void charge_move(Charge *from, Charge *to, uint64_t n_bytes);
 
 /* Changes the bytes of a charge. Growing can fail like account_charge(); shrinking cannot. */
 int charge_resize(Charge *charge, uint64_t n_bytes, const Account **ret_culprit);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The store: the verbs, and the only place where namespaces, accounts, objects, index, memory and pins are taken together.
- * Knows nothing of sockets, packets or descriptors in flight: who talks hands it a StoreOp and gets it back through
- * its callback, at once or, where a worker had to do something, later on the loop.
+ * The store: the verbs, and the only place where namespaces, accounts, objects, index, memory and pins are taken
+ * together. Knows nothing of sockets, packets or descriptors in flight: who talks hands it a StoreOp and gets it back
+ * through its callback, at once or, where a worker had to do something, later on the loop.
  *
  * Every verb goes shape, permission, limit, state; then acquires all that can fail; then commits with calls that
  * cannot. A failed verb leaves nothing behind.
@@ -17,6 +17,7 @@
 
 #include "base/list.h"
 #include "daemon/service/worker.h"
+#include "daemon/store/cred.h"
 #include "folio/types.h"
 #include "proto/codec.h"
 #include "proto/status.h"
@@ -25,7 +26,7 @@ typedef struct Store Store;
 typedef struct Session Session;
 typedef struct StoreOp StoreOp;
 
-/* --- the store ----------------------------------------------------------------------------------------------------- */
+/* --- the store ---------------------------------------------------------------------------------------------------- */
 
 typedef enum StoreProtection {
         STORE_PROTECT_AUTO,          /* memfd for a daemon that has its clients' uid or is root, else tmpfs */
@@ -73,15 +74,7 @@ void store_flush(Store *store);
 void store_each_fact(Store *store, void (*each)(void *userdata, const char *name, uint64_t value, const char *text),
                      void *userdata);
 
-/* --- sessions: what a connection has in the store -------------------------------------------------------------------- */
-
-typedef struct Cred {
-        uid_t uid;
-        gid_t gid;
-        pid_t pid;                   /* 0: not visible from here. For showing, never for deciding. */
-        size_t n_groups;
-        gid_t *groups;               /* supplementary */
-} Cred;
+/* --- sessions: what a connection has in the store ----------------------------------------------------------------- */
 
 typedef struct SessionConfig {
         Cred cred;                   /* groups are copied */
@@ -95,18 +88,19 @@ Status session_new(Store *store, const SessionConfig *config, Session **ret, cha
 
 /*
  * The connection has ended: drops its pins, aborts what it was writing, deletes with-creator objects. Its ops that
- * are under way still complete, with STATUS_CANCELLED or whatever came of them; the session is freed after the last. No new op may begin.
+ * are under way still complete, with STATUS_CANCELLED or whatever came of them; the session is freed after the last.
+ * No new op may begin.
  */
 void session_close(Session *session);
 
 int session_staging_fd(const Session *session); /* read-write, borrowed */
 const Cred *session_cred(const Session *session);
 
-/* --- operations ------------------------------------------------------------------------------------------------------ */
+/* --- operations --------------------------------------------------------------------------------------------------- */
 
 /*
- * One item of one request. The caller fills the first part, keeps it (and what @item borrows) until done() is called, once,
- * on the loop, perhaps before store_submit() returns; and frees what it owns then.
+ * One item of one request. The caller fills the first part, keeps it (and what @item borrows) until done() is called,
+ * once, on the loop, perhaps before store_submit() returns; and frees what it owns then.
  */
 struct StoreOp {
         Session *session;
@@ -149,7 +143,9 @@ Status store_namespace_set(Store *store, Session *session, const ProtoNamespace 
                            char **ret_detail);
 Status store_namespace_remove(Store *store, Session *session, const char *name, char **ret_detail);
 
-/* Up to @n_max of those @session may see (all may be seen by name; numbers only with a right), sorted, behind @after. */
+/*
+ * Up to @n_max of those @session may see (all may be seen by name; numbers only with a right), sorted, behind @after.
+ */
 size_t store_namespace_list(Store *store, Session *session, Key after, ProtoNamespace *ret, size_t n_max);
 
 /* Without a session: the configuration's namespaces, at start and on reload. */

@@ -1,0 +1,554 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Slots, their records and texts, graves and events; the buckets are index-table's. Invariants:
+ *
+ * - Entries and `next` of a chain change only while its head's sequence is odd.
+ * - A record, and the heap block it names, change only while the slot's sequence is odd; a block is written before
+ *   the first record that names it, and used again only after a record that does not has been written.
+ * - The free list of slots is private memory.
+ *
+ * What a comment at a store calls "a reader" is client/lib/lookup.c.
+ */
+#include "daemon/store/index.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/checked.h"
+#include "base/cleanup.h"
+#include "base/macro.h"
+#include "daemon/store/index-heap.h"
+#include "daemon/store/index-table.h"
+#include "proto/seqlock.h"
+
+#define HEAP_BYTES_PER_SLOT 512
+#define HEAP_BYTES_MIN (UINT64_C(16) << 20)
+#define GRAVES_MIN 1024u
+#define GRAVES_MAX (1u << 20)
+#define DIRTY_MAX 256u
+#define CLOSE_WAKES_MAX 4096u
+
+struct Index {
+        Region *region;
+        LayoutIndexHeader *header;   /* and what it describes: */
+        IndexTable table;
+        LayoutSlot *slots;
+        LayoutGrave *graves;
+        LayoutEvent *events;
+        IndexHeap heap;
+        uint32_t *slot_links;        /* of free slots: the next + 1 */
+        uint32_t first_free_slot;    /* + 1 */
+        bool has_events;             /* since the last flush */
+        uint32_t n_dirty;
+        uint32_t dirty[DIRTY_MAX];   /* buckets to wake */
+};
+
+DEFINE_CLEANUP(Index *, cleanup_index, index_free)
+
+/* --- geometry ----------------------------------------------------------------------------------------------------- */
+
+static bool plan_area(uint64_t *end, uint64_t n, uint64_t each_bytes, uint64_t *ret_offset)
+{
+        uint64_t n_bytes;
+
+        return checked_align_up(*end, HUGE_BYTES, ret_offset) && checked_mul(n, each_bytes, &n_bytes) &&
+               checked_add(*ret_offset, n_bytes, end);
+}
+
+static uint32_t plan_graves(uint32_t n_slots_max)
+{
+        uint32_t n = GRAVES_MIN;
+
+        while (n < GRAVES_MAX && n < n_slots_max / 4)
+                n *= 2;
+        return n;
+}
+
+bool index_plan(uint32_t n_slots_max, uint32_t n_events, LayoutIndexHeader *ret)
+{
+        LayoutIndexHeader *h = ret;
+        uint64_t end = sizeof(*h), n_heap;
+
+        if (n_slots_max == 0 || n_slots_max == UINT32_MAX || !IS_POWER_OF_TWO(n_events))
+                return false;
+        h->n_slots_max = n_slots_max;
+        h->n_events = n_events;
+        h->n_buckets_max = index_table_plan_buckets(n_slots_max);
+        h->n_overflow_max = index_table_plan_overflow(n_slots_max);
+        h->n_graves = plan_graves(n_slots_max);
+        n_heap = MAX((uint64_t)n_slots_max * HEAP_BYTES_PER_SLOT, HEAP_BYTES_MIN);
+        if (!plan_area(&end, h->n_buckets_max, sizeof(LayoutBucket), &h->buckets_offset) ||
+            !plan_area(&end, h->n_overflow_max, sizeof(LayoutBucket), &h->overflow_offset) ||
+            !plan_area(&end, h->n_slots_max, sizeof(LayoutSlot), &h->slots_offset) ||
+            !plan_area(&end, h->n_graves, sizeof(LayoutGrave), &h->graves_offset) ||
+            !plan_area(&end, h->n_events, sizeof(LayoutEvent), &h->events_offset) ||
+            !plan_area(&end, n_heap, 1, &h->heap_offset) || !checked_align_up(end, HUGE_BYTES, &end))
+                return false;
+        h->heap_bytes = n_heap;
+        h->region_bytes = end;
+        return true;
+}
+
+static int make_region(Index *index, const IndexConfig *config, const LayoutIndexHeader *plan)
+{
+        int r;
+
+        r = region_new(config->backend, "folio-index", plan->region_bytes, &index->region);
+        if (r < 0)
+                return r;
+        r = region_map(index->region, true);
+        if (r < 0)
+                return r;
+        /* After this only the mapping above can write, and only as long as this process lives. */
+        r = region_seal_to_daemon(index->region);
+        if (r < 0)
+                return r;
+        return region_open_read_only(index->region);
+}
+
+static void fill_header(Index *index, const IndexConfig *config, const LayoutIndexHeader *plan)
+{
+        LayoutIndexHeader *h = index->header;
+
+        /* Nobody has the region yet: plain stores. */
+        *h = *plan;
+        h->magic = LAYOUT_INDEX_MAGIC;
+        h->layout_version = LAYOUT_VERSION;
+        h->header_bytes = sizeof(*h);
+        h->region_bytes = index->region->size_bytes;
+        h->instance = config->instance;
+        h->index_generation = config->generation;
+        h->hash_seed = config->hash_seed;
+        h->namespace_id = config->namespace_id;
+        memcpy(h->namespace_name, config->name, strnlen(config->name, sizeof(h->namespace_name) - 1));
+        atomic_store_explicit(&h->n_buckets, 1, memory_order_release);
+}
+
+int index_new(const IndexConfig *config, Index **ret)
+{
+        _cleanup_(cleanup_index) Index *index = NULL;
+        LayoutIndexHeader plan;
+        uint8_t *base;
+        int r;
+
+        memset(&plan, 0, sizeof(plan));
+        if (!index_plan(config->n_slots_max, config->n_events, &plan))
+                return -EOVERFLOW;
+        index = calloc(1, sizeof(*index));
+        if (!index)
+                return -ENOMEM;
+        /* Zeroed by the kernel where it is large: untouched parts take no memory. */
+        index->slot_links = calloc(plan.n_slots_max, sizeof(*index->slot_links));
+        if (!index->slot_links)
+                return -ENOMEM;
+        r = index_table_init(&index->table, plan.n_overflow_max);
+        if (r < 0)
+                return r;
+        r = make_region(index, config, &plan);
+        if (r < 0)
+                return r;
+        base = index->region->data;
+        index->header = (LayoutIndexHeader *)(void *)base;
+        index->slots = (LayoutSlot *)(void *)(base + plan.slots_offset);
+        index->table.header = index->header;
+        index->table.buckets = (LayoutBucket *)(void *)(base + plan.buckets_offset);
+        index->table.overflow = (LayoutBucket *)(void *)(base + plan.overflow_offset);
+        index->table.slots = index->slots;
+        index->graves = (LayoutGrave *)(void *)(base + plan.graves_offset);
+        index->events = (LayoutEvent *)(void *)(base + plan.events_offset);
+        index_heap_init(&index->heap, base + plan.heap_offset, plan.heap_bytes);
+        fill_header(index, config, &plan);
+        *ret = steal_ptr(&index);
+        return 0;
+}
+
+void index_free(Index *index)
+{
+        if (!index)
+                return;
+        if (index->region)
+                region_unref(index->region);
+        index_table_deinit(&index->table);
+        free(index->slot_links);
+        free(index);
+}
+
+Region *index_region(Index *index)
+{
+        return index->region;
+}
+
+uint32_t index_n_slots(const Index *index)
+{
+        return atomic_load_explicit(&index->header->n_slots, memory_order_relaxed);
+}
+
+uint64_t index_n_named(const Index *index)
+{
+        return atomic_load_explicit(&index->header->n_objects, memory_order_relaxed);
+}
+
+uint64_t index_hash(const Index *index, Key key)
+{
+        return key_hash(key.bytes, key.n_bytes, index->header->hash_seed);
+}
+
+/* --- records ------------------------------------------------------------------------------------------------------ */
+
+void index_get(const Index *index, uint32_t slot, LayoutSlot *ret)
+{
+        assert(slot < index->header->n_slots_max);
+        seqlock_copy_out(ret, &index->slots[slot], LAYOUT_SLOT_WORDS);
+}
+
+/* The whole record under its sequence: a reader has the old one, the new one, or sees that it changes. */
+static void store_record(Index *index, uint32_t slot, const LayoutSlot *record)
+{
+        LayoutSlot *shared = &index->slots[slot];
+        LayoutSlot copy = *record;
+
+        seqlock_write_begin(&shared->sequence);
+        /* The first word holds the sequence: it goes in as it stands, odd. */
+        copy.sequence = atomic_load_explicit((_Atomic uint32_t *)&shared->sequence, memory_order_relaxed);
+        seqlock_copy_in(shared, &copy, LAYOUT_SLOT_WORDS);
+        seqlock_write_end(&shared->sequence);
+}
+
+static size_t key_tail_bytes(size_t n_key)
+{
+        return n_key > LAYOUT_SLOT_KEY_BYTES ? n_key - LAYOUT_SLOT_KEY_BYTES : 0;
+}
+
+size_t index_copy_key(const Index *index, uint32_t slot, char ret[FOLIO_KEY_BYTES_MAX])
+{
+        uint64_t tail[ALIGN_UP(FOLIO_KEY_BYTES_MAX - LAYOUT_SLOT_KEY_BYTES, 8) / 8];
+        LayoutSlot record;
+        size_t n_tail;
+
+        index_get(index, slot, &record);
+        n_tail = key_tail_bytes(record.key_bytes);
+        memcpy(ret, record.key, record.key_bytes - n_tail);
+        if (n_tail > 0) {
+                seqlock_copy_out(tail, index_heap_at(&index->heap, record.heap_block), (n_tail + 7) / 8);
+                memcpy(ret + LAYOUT_SLOT_KEY_BYTES, tail, n_tail);
+        }
+        return record.key_bytes;
+}
+
+static bool has_key(const Index *index, uint32_t slot, Key key, uint64_t hash)
+{
+        char bytes[FOLIO_KEY_BYTES_MAX];
+        uint64_t slot_hash;
+
+        /* The hash alone first: a word, where the key is a copy. */
+        seqlock_copy_out(&slot_hash, &index->slots[slot].hash, 1);
+        return slot_hash == hash && index_copy_key(index, slot, bytes) == key.n_bytes &&
+               memcmp(bytes, key.bytes, key.n_bytes) == 0;
+}
+
+static void store_texts(Index *index, uint32_t block, Key key, Key content_type, Key metadata)
+{
+        uint64_t words[ALIGN_UP(INDEX_HEAP_TEXT_BYTES_MAX, 8) / 8];
+        uint8_t *bytes = (uint8_t *)words;
+        size_t n_tail = key_tail_bytes(key.n_bytes);
+        size_t n_bytes = n_tail + content_type.n_bytes + metadata.n_bytes;
+
+        words[(n_bytes - 1) / 8] = 0;
+        if (n_tail > 0)
+                memcpy(bytes, key.bytes + LAYOUT_SLOT_KEY_BYTES, n_tail);
+        if (content_type.n_bytes > 0)
+                memcpy(bytes + n_tail, content_type.bytes, content_type.n_bytes);
+        if (metadata.n_bytes > 0)
+                memcpy(bytes + n_tail + content_type.n_bytes, metadata.bytes, metadata.n_bytes);
+        /*
+         * A reader may be copying this block for the object that had it before: the record that named it has been
+         * overwritten, and that store is ordered before these, so such a reader finds its sequence changed.
+         */
+        seqlock_copy_in(index_heap_at(&index->heap, block), words, (n_bytes + 7) / 8);
+}
+
+static uint32_t take_slot(Index *index)
+{
+        uint32_t n = index_n_slots(index), slot;
+
+        if (index->first_free_slot) {
+                slot = index->first_free_slot - 1;
+                index->first_free_slot = index->slot_links[slot];
+                return slot;
+        }
+        if (n >= index->header->n_slots_max)
+                return UINT32_MAX;
+        /* For readers that go through all slots: what is below is zero, which is FREE. */
+        atomic_store_explicit(&index->header->n_slots, n + 1, memory_order_release);
+        return n;
+}
+
+static void give_slot(Index *index, uint32_t slot)
+{
+        index->slot_links[slot] = index->first_free_slot;
+        index->first_free_slot = slot + 1;
+}
+
+int index_reserve_slot(Index *index, Key key, Key content_type, Key metadata, uint32_t *ret_slot,
+                       LayoutSlot *ret_record)
+{
+        LayoutSlot record;
+        uint32_t slot = take_slot(index);
+        uint64_t n_heap;
+
+        assert(key.n_bytes > 0 && key.n_bytes <= FOLIO_KEY_BYTES_MAX);
+        assert(content_type.n_bytes <= FOLIO_CONTENT_TYPE_BYTES_MAX && metadata.n_bytes <= FOLIO_METADATA_BYTES_MAX);
+        if (slot == UINT32_MAX)
+                return INDEX_E_SLOTS;
+        memset(&record, 0, sizeof(record));
+        record.hash = index_hash(index, key);
+        record.key_bytes = (uint8_t)key.n_bytes;
+        record.content_type_bytes = (uint8_t)content_type.n_bytes;
+        record.metadata_bytes = (uint16_t)metadata.n_bytes;
+        memcpy(record.key, key.bytes, MIN(key.n_bytes, LAYOUT_SLOT_KEY_BYTES));
+        n_heap = layout_heap_bytes(&record);
+        if (n_heap > 0) {
+                if (!index_heap_take(&index->heap, n_heap, &record.heap_block)) {
+                        give_slot(index, slot);
+                        return INDEX_E_HEAP;
+                }
+                store_texts(index, record.heap_block, key, content_type, metadata);
+        }
+        /* Still FREE; but the daemon must find the block again if the object never comes to be. */
+        store_record(index, slot, &record);
+        *ret_slot = slot;
+        *ret_record = record;
+        return 0;
+}
+
+void index_free_slot(Index *index, uint32_t slot)
+{
+        LayoutSlot record, empty;
+
+        index_get(index, slot, &record);
+        assert(record.state == LAYOUT_SLOT_FREE || record.state == LAYOUT_SLOT_RETRACTED);
+        memset(&empty, 0, sizeof(empty));
+        /* Before its block can be another's: a reader that copies texts by the old record sees that it is over. */
+        store_record(index, slot, &empty);
+        if (record.heap_block)
+                index_heap_give(&index->heap, record.heap_block, layout_heap_bytes(&record));
+        give_slot(index, slot);
+}
+
+void index_write(Index *index, uint32_t slot, const LayoutSlot *record)
+{
+        store_record(index, slot, record);
+}
+
+bool index_find(const Index *index, Key key, uint64_t hash, uint32_t *ret_slot)
+{
+        uint16_t tag = layout_tag(hash);
+
+        for (LayoutBucket *b = &index->table.buckets[index_table_bucket_of(&index->table, hash)]; b;
+             b = index_table_next(&index->table, b))
+                for (unsigned i = 0; i < LAYOUT_BUCKET_ENTRIES; i++) {
+                        uint32_t entry = atomic_load_explicit(&b->slot[i], memory_order_relaxed);
+
+                        if (!entry)
+                                return false; /* chains are dense */
+                        if (atomic_load_explicit(&b->tag[i], memory_order_relaxed) == tag &&
+                            has_key(index, entry - 1, key, hash)) {
+                                *ret_slot = entry - 1;
+                                return true;
+                        }
+                }
+        return false;
+}
+
+/* --- waking ------------------------------------------------------------------------------------------------------- */
+
+/* Not PRIVATE: the sleepers are other processes. That nobody sleeps is no error; nothing else can go wrong. */
+static void wake(_Atomic uint32_t *word)
+{
+        (void)syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+static void wake_dirty(Index *index)
+{
+        for (uint32_t i = 0; i < index->n_dirty; i++)
+                wake(&index->table.buckets[index->dirty[i]].sequence);
+        index->n_dirty = 0;
+}
+
+static void change_begin(Index *index, uint32_t bucket)
+{
+        seqlock_write_begin((uint32_t *)&index->table.buckets[bucket].sequence);
+}
+
+/* For readers, and for sleepers, whose word has another value from now on; the wake-up itself can wait a little. */
+static void change_end(Index *index, uint32_t bucket)
+{
+        seqlock_write_end((uint32_t *)&index->table.buckets[bucket].sequence);
+        if (index->n_dirty > 0 && index->dirty[index->n_dirty - 1] == bucket)
+                return;
+        if (index->n_dirty == DIRTY_MAX)
+                wake_dirty(index);
+        index->dirty[index->n_dirty++] = bucket;
+}
+
+bool index_flush(Index *index)
+{
+        bool had_events = index->has_events;
+
+        wake_dirty(index);
+        index->has_events = false;
+        if (had_events)
+                wake(&index->header->event_futex);
+        return had_events;
+}
+
+void index_close(Index *index)
+{
+        uint32_t n = MIN(atomic_load_explicit(&index->header->n_buckets, memory_order_relaxed), CLOSE_WAKES_MAX);
+
+        atomic_store_explicit(&index->header->is_closed, 1, memory_order_release);
+        wake_dirty(index);
+        /*
+         * The value changes too, so that who is about to sleep does not. In larger tables some find out by their time
+         * slice.
+         */
+        for (uint32_t i = 0; i < n; i++) {
+                change_begin(index, i);
+                seqlock_write_end((uint32_t *)&index->table.buckets[i].sequence);
+                wake(&index->table.buckets[i].sequence);
+        }
+        atomic_fetch_add_explicit(&index->header->event_futex, 1, memory_order_release);
+        wake(&index->header->event_futex);
+        index->has_events = false;
+}
+
+/* --- names -------------------------------------------------------------------------------------------------------- */
+
+static void count_named(Index *index, int64_t change)
+{
+        atomic_store_explicit(&index->header->n_objects, index_n_named(index) + (uint64_t)change,
+                              memory_order_relaxed);
+}
+
+void index_insert(Index *index, uint32_t slot)
+{
+        uint64_t hash = index_table_hash_of(&index->table, slot);
+        uint32_t bucket = index_table_bucket_of(&index->table, hash);
+
+        change_begin(index, bucket);
+        index_table_append(&index->table, bucket, slot, layout_tag(hash));
+        /* For readers and sleepers: the record has been written before, so the name leads to a whole object. */
+        change_end(index, bucket);
+        count_named(index, 1);
+        if (index_table_is_split_due(&index->table, &bucket)) {
+                change_begin(index, bucket);
+                index_table_split(&index->table);
+                change_end(index, bucket);
+        }
+}
+
+static void store_state(Index *index, uint32_t slot, uint8_t state)
+{
+        LayoutSlot record;
+
+        index_get(index, slot, &record);
+        record.state = state;
+        store_record(index, slot, &record);
+}
+
+void index_update(Index *index, uint32_t slot, const LayoutSlot *record)
+{
+        uint32_t bucket = index_table_bucket_of(&index->table, record->hash);
+        LayoutSlot before;
+        IndexPlace place;
+
+        index_get(index, slot, &before);
+        if (before.state == record->state || !index_table_find(&index->table, bucket, slot, &place)) {
+                store_record(index, slot, record);
+                return;
+        }
+        /* The bucket changes as well, though no entry does: that is what a waiting get sleeps on. */
+        change_begin(index, bucket);
+        store_record(index, slot, record);
+        change_end(index, bucket);
+}
+
+void index_replace(Index *index, uint32_t old_slot, uint32_t new_slot)
+{
+        uint64_t hash = index_table_hash_of(&index->table, old_slot);
+        uint32_t bucket = index_table_bucket_of(&index->table, hash);
+        IndexPlace place;
+        bool is_there = index_table_find(&index->table, bucket, old_slot, &place);
+
+        assert(is_there && index_table_hash_of(&index->table, new_slot) == hash);
+        change_begin(index, bucket);
+        /* A reader that has the old entry already still finds a good object behind it; then, that it is RETRACTED. */
+        index_table_store(place, new_slot + 1, layout_tag(hash));
+        store_state(index, old_slot, LAYOUT_SLOT_RETRACTED);
+        change_end(index, bucket);
+}
+
+void index_retract(Index *index, uint32_t slot, uint8_t reason)
+{
+        uint64_t hash = index_table_hash_of(&index->table, slot);
+        uint32_t bucket = index_table_bucket_of(&index->table, hash);
+        IndexPlace place;
+
+        if (!index_table_find(&index->table, bucket, slot, &place)) {
+                store_state(index, slot, LAYOUT_SLOT_RETRACTED);
+                return;
+        }
+        change_begin(index, bucket);
+        /* For those who pin: from here on, who looks at the slot after its pin takes the pin away again. */
+        store_state(index, slot, LAYOUT_SLOT_RETRACTED);
+        /* Before the entry goes: a reader that finds no entry finds the grave. */
+        if (reason)
+                atomic_store_explicit(&index->graves[layout_grave_place(hash, index->header->n_graves)],
+                                      layout_grave(hash, reason), memory_order_relaxed);
+        index_table_remove(&index->table, bucket, place);
+        change_end(index, bucket);
+        count_named(index, -1);
+}
+
+uint8_t index_grave_reason(const Index *index, uint64_t hash)
+{
+        uint64_t grave = atomic_load_explicit(&index->graves[layout_grave_place(hash, index->header->n_graves)],
+                                              memory_order_relaxed);
+
+        return (grave ^ hash) & ~LAYOUT_GRAVE_REASON_MASK ? 0 : (uint8_t)(grave & LAYOUT_GRAVE_REASON_MASK);
+}
+
+void index_event(Index *index, enum folio_event_type type, uint32_t slot, uint64_t now_ns)
+{
+        LayoutIndexHeader *h = index->header;
+        uint64_t sequence = atomic_load_explicit(&h->event_sequence, memory_order_relaxed) + 1;
+        LayoutEvent *shared = &index->events[layout_event_place(sequence, h->n_events)];
+        LayoutSlot record;
+        LayoutEvent event;
+
+        memset(&event, 0, sizeof(event));
+        index_get(index, slot, &record);
+        event.generation = record.generation;
+        event.size_bytes = record.size_bytes;
+        event.time_ns = now_ns;
+        event.type = type;
+        event.slot = slot;
+        event.key_bytes = record.key_bytes;
+        (void)index_copy_key(index, slot, (char *)event.key);
+
+        /* 0 first: a watcher that copies the record this one overwrites sees that it has been lapped. */
+        atomic_store_explicit(&shared->sequence, 0, memory_order_relaxed);
+        atomic_thread_fence(memory_order_release);
+        seqlock_copy_in((uint64_t *)(void *)shared + 1, (uint64_t *)(void *)&event + 1, LAYOUT_EVENT_WORDS - 1);
+        /* For watchers: who sees the number sees the record. */
+        atomic_store_explicit(&shared->sequence, sequence, memory_order_release);
+        atomic_store_explicit(&h->event_sequence, sequence, memory_order_release);
+        atomic_store_explicit(&h->event_futex, (uint32_t)sequence, memory_order_release);
+        index->has_events = true;
+}

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The writer of the shared index of a namespace (proto/layout.h), and at the same time the daemon's own way from a
+ * name to a slot: nobody else can write the region, so the daemon reads it as its own.
+ *
+ * Whatever moment a reader looks at, it finds the old state, the new one, or a sequence that tells it to look again.
+ * Publish last, retract first. What an object is, and why it comes and goes, is not known here.
+ *
+ * Wake-ups are put off: changes mark what has changed, index_flush() wakes.
+ */
+#ifndef DAEMON_STORE_INDEX_H
+#define DAEMON_STORE_INDEX_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "daemon/memory/region.h"
+#include "proto/key.h"
+#include "proto/layout.h"
+
+typedef struct Index Index;
+
+typedef struct IndexConfig {
+        Backend *backend;            /* sealable, or read-only by mode */
+        const char *name;
+        uint32_t namespace_id;
+        uint64_t instance;
+        uint64_t generation;
+        uint64_t hash_seed;
+        uint32_t n_slots_max;        /* at least 1 */
+        uint32_t n_events;           /* a power of two */
+} IndexConfig;
+
+enum {
+        INDEX_E_SLOTS = 1,           /* no slot is left */
+        INDEX_E_HEAP = 2,            /* no room for the texts */
+};
+
+/* Fills the numbers of @ret that describe where things lie; false: they do not fit. */
+bool index_plan(uint32_t n_slots_max, uint32_t n_events, LayoutIndexHeader *ret);
+
+/* 0 or a negative errno. The region is sparse and sealed to the daemon when this returns. */
+int index_new(const IndexConfig *config, Index **ret);
+void index_free(Index *index);
+
+Region *index_region(Index *index);    /* borrowed; with fd_read_only for clients */
+uint32_t index_n_slots(const Index *index); /* every slot ever used is below this */
+uint64_t index_n_named(const Index *index);
+uint64_t index_hash(const Index *index, Key key);
+
+bool index_find(const Index *index, Key key, uint64_t hash, uint32_t *ret_slot);
+
+/* Why a name is not there: an enum folio_event_type or LAYOUT_GRAVE_WRITER_DIED; 0: not known. */
+uint8_t index_grave_reason(const Index *index, uint64_t hash);
+
+/* The record of a slot, as a copy; its texts. */
+void index_get(const Index *index, uint32_t slot, LayoutSlot *ret);
+size_t index_copy_key(const Index *index, uint32_t slot, char ret[FOLIO_KEY_BYTES_MAX]);
+
+/*
+ * Takes a slot and the heap block for its texts: all that can fail of bringing an object in. 0 or INDEX_E_*. Readers
+ * see a free slot still. @ret_record is begun: hash, key, lengths and heap block are filled in; the caller fills the
+ * rest for index_write().
+ */
+int index_reserve_slot(Index *index, Key key, Key content_type, Key metadata, uint32_t *ret_slot,
+                       LayoutSlot *ret_record);
+
+/* Writes the record of a slot that is in no bucket. */
+void index_write(Index *index, uint32_t slot, const LayoutSlot *record);
+
+/* Writes the record of a slot, in a bucket or not. Where the state changes, those who wait for it are woken. */
+void index_update(Index *index, uint32_t slot, const LayoutSlot *record);
+
+/* Puts a written slot into its bucket: its name is there from now on, and must not have been. */
+void index_insert(Index *index, uint32_t slot);
+
+/* One step: the name of @old_slot means @new_slot (written, in no bucket) from now on; the old is RETRACTED. */
+void index_replace(Index *index, uint32_t old_slot, uint32_t new_slot);
+
+/* The slot is RETRACTED and out of its bucket, if it was in one; @reason (0: none) is left as a grave. */
+void index_retract(Index *index, uint32_t slot, uint8_t reason);
+
+/* A retracted slot, or one that was only reserved, may be taken again. Nobody has a pin on it. */
+void index_free_slot(Index *index, uint32_t slot);
+
+/* Adds a record to the event log: key, generation and size are the slot's. */
+void index_event(Index *index, enum folio_event_type type, uint32_t slot, uint64_t now_ns);
+
+/* Wakes who waits for what has changed since the last time. True: there were events. */
+bool index_flush(Index *index);
+
+/* Marks it closed for ever and wakes everybody. */
+void index_close(Index *index);
+
+#endif

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The record of an object and its state machine. */
+#include "daemon/store/object.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+Object *object_new(void *space, enum folio_lifetime lifetime)
+{
+        Object *object = calloc(1, sizeof(*object));
+
+        if (!object)
+                return NULL;
+        list_init(&object->link);
+        list_init(&object->waiters);
+        object->space = space;
+        object->lifetime = (uint8_t)lifetime;
+        object->expiry_place = OBJECT_NOT_PLACED;
+        object->state = OBJECT_DRAFT;
+        return object;
+}
+
+void object_free(Object *object)
+{
+        if (!object)
+                return;
+        assert(!list_is_linked(&object->link) && list_is_empty(&object->waiters));
+        assert(!object->charge.account && !object->chunk && !object->region);
+        assert(!object->is_busy && !object->is_collapsing && object->expiry_place == OBJECT_NOT_PLACED);
+        free(object);
+}
+
+void object_set_state(Object *object, ObjectState state)
+{
+        static const bool is_arrow[_OBJECT_STATE_MAX][_OBJECT_STATE_MAX] = {
+                [OBJECT_DRAFT] = { [OBJECT_WRITING] = true, [OBJECT_SEALED] = true, [OBJECT_MUTABLE] = true },
+                [OBJECT_WRITING] = { [OBJECT_SEALED] = true, [OBJECT_RETRACTED] = true },
+                [OBJECT_SEALED] = { [OBJECT_RETRACTED] = true },
+                [OBJECT_MUTABLE] = { [OBJECT_RETRACTED] = true },
+        };
+
+        assert(is_arrow[object->state][state]);
+        object->state = (uint8_t)state;
+}
+
+Region *object_region(const Object *object)
+{
+        return object->chunk ? object->chunk->region : object->region;
+}
+
+uint64_t object_offset_bytes(const Object *object)
+{
+        return object->chunk ? object->chunk->offset_bytes : 0;
+}

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Lays a pin table out, and reads counters of it through a read-only mapping. Decides nothing. */
+#include "daemon/store/pins.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/checked.h"
+#include "base/cleanup.h"
+#include "base/macro.h"
+#include "proto/layout.h"
+
+struct Pins {
+        Region *region;
+        uint32_t n_slots_max;
+        const _Atomic uint8_t *summary;
+        const _Atomic uint32_t *counters;
+};
+
+DEFINE_CLEANUP(Pins *, cleanup_pins, pins_free)
+
+static bool plan(uint32_t n_slots_max, uint64_t *ret_counters_offset, uint64_t *ret_bytes)
+{
+        uint64_t n_summary = ((uint64_t)n_slots_max + LAYOUT_PINS_PER_SUMMARY - 1) / LAYOUT_PINS_PER_SUMMARY;
+        uint64_t counters, n_counter_bytes, end;
+
+        if (!checked_align_up(sizeof(LayoutPinsHeader) + n_summary, PAGE_BYTES, &counters) ||
+            !checked_mul(n_slots_max, sizeof(uint32_t), &n_counter_bytes) ||
+            !checked_add(counters, n_counter_bytes, &end) ||
+            !checked_align_up(end, end < HUGE_BYTES ? PAGE_BYTES : HUGE_BYTES, &end))
+                return false;
+        *ret_counters_offset = counters;
+        *ret_bytes = end;
+        return true;
+}
+
+bool pins_plan_bytes(uint32_t n_slots_max, uint64_t *ret_bytes)
+{
+        uint64_t counters;
+
+        return plan(n_slots_max, &counters, ret_bytes);
+}
+
+/* By write, so that the daemon never needs a writable mapping of what is the client's. */
+static int write_header(Region *region, uint32_t n_slots_max, uint64_t counters_offset)
+{
+        LayoutPinsHeader header = {
+                .magic = LAYOUT_PINS_MAGIC,
+                .layout_version = LAYOUT_VERSION,
+                .n_slots_max = n_slots_max,
+                .region_bytes = region->size_bytes,
+                .summary_offset = sizeof(header),
+                .counters_offset = counters_offset,
+        };
+        ssize_t n;
+
+        do
+                n = pwrite(region->fd, &header, sizeof(header), 0);
+        while (n < 0 && errno == EINTR);
+        if (n < 0)
+                return -errno;
+        return n == sizeof(header) ? 0 : -EIO;
+}
+
+int pins_new(Backend *backend, uint32_t n_slots_max, Pins **ret)
+{
+        _cleanup_(cleanup_pins) Pins *pins = NULL;
+        uint64_t counters_offset, n_bytes;
+        int r;
+
+        if (!plan(n_slots_max, &counters_offset, &n_bytes))
+                return -EOVERFLOW;
+        pins = calloc(1, sizeof(*pins));
+        if (!pins)
+                return -ENOMEM;
+        pins->n_slots_max = n_slots_max;
+        r = region_new(backend, "folio-pins", n_bytes, &pins->region);
+        if (r < 0)
+                return r;
+        r = write_header(pins->region, n_slots_max, counters_offset);
+        if (r < 0)
+                return r;
+        r = region_seal_size(pins->region);
+        if (r < 0)
+                return r;
+        r = region_map(pins->region, false);
+        if (r < 0)
+                return r;
+        /* Own arithmetic, never the header: that can be written by the client from now on. */
+        pins->summary = (const _Atomic uint8_t *)(pins->region->data + sizeof(LayoutPinsHeader));
+        pins->counters = (const _Atomic uint32_t *)(void *)(pins->region->data + counters_offset);
+        *ret = steal_ptr(&pins);
+        return 0;
+}
+
+void pins_free(Pins *pins)
+{
+        if (!pins)
+                return;
+        if (pins->region)
+                region_unref(pins->region);
+        free(pins);
+}
+
+int pins_fd(const Pins *pins)
+{
+        return pins->region->fd;
+}
+
+uint64_t pins_region_bytes(const Pins *pins)
+{
+        return pins->region->size_bytes;
+}
+
+uint32_t pins_count(const Pins *pins, uint32_t slot)
+{
+        assert(slot < pins->n_slots_max);
+        /*
+         * The client sets the summary before it first counts, in program order with a sequentially consistent add
+         * behind it: a counter whose summary we see as 0 is one whose pin comes after our fence, and so after the
+         * retraction that its holder will find when it looks at the slot again.
+         */
+        if (atomic_load_explicit(&pins->summary[slot / LAYOUT_PINS_PER_SUMMARY], memory_order_seq_cst) == 0)
+                return 0;
+        return atomic_load_explicit(&pins->counters[slot], memory_order_seq_cst);
+}

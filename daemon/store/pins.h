@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The daemon's side of a pin table (proto/layout.h): one for each connection and namespace, written by the client,
+ * only ever read here. Whatever a client writes into it, the worst is that memory is kept which that client could
+ * have kept anyway. The file has a fixed, sealed size, so reading it cannot fail.
+ */
+#ifndef DAEMON_STORE_PINS_H
+#define DAEMON_STORE_PINS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "daemon/memory/region.h"
+
+typedef struct Pins Pins;
+
+/* The size of the file for @n_slots_max slots; false: it does not fit into a number. */
+bool pins_plan_bytes(uint32_t n_slots_max, uint64_t *ret_bytes);
+
+/* @backend can seal. */
+int pins_new(Backend *backend, uint32_t n_slots_max, Pins **ret);
+void pins_free(Pins *pins);
+
+int pins_fd(const Pins *pins);             /* read-write, for the client; borrowed */
+uint64_t pins_region_bytes(const Pins *pins);
+
+/*
+ * How many pins the client says it has on @slot. The caller has retracted the slot and fenced before, where it wants
+ * to free it. Never touches a counter whose summary byte is 0: that part of the file may be a hole, and stays one.
+ */
+uint32_t pins_count(const Pins *pins, uint32_t slot);
+
+#endif

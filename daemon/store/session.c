@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sessions: beginning, end, and what lies between that is not an operation. */
+#include "daemon/store/session.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "daemon/store/store-private.h"
+
+/* --- what a uid has ----------------------------------------------------------------------------------------------- */
+
+static UidAccount *get_uid_account(Store *store, uid_t uid)
+{
+        UidAccount *account;
+
+        LIST_FOREACH(node, &store->uid_accounts)
+                if (LIST_ENTRY(node, UidAccount, link)->uid == uid)
+                        return LIST_ENTRY(node, UidAccount, link);
+        account = calloc(1, sizeof(*account));
+        if (!account)
+                return NULL;
+        account->uid = uid;
+        account_init(&account->account, NULL, store->config.session_bytes_max, UINT64_MAX);
+        list_push_back(&store->uid_accounts, &account->link);
+        return account;
+}
+
+static void drop_uid_account(UidAccount *account)
+{
+        if (account->n_sessions > 0)
+                return;
+        list_unlink(&account->link);
+        account_deinit(&account->account);
+        free(account);
+}
+
+/* --- tables ------------------------------------------------------------------------------------------------------- */
+
+SessionTable *session_find_table(const Session *session, const void *space)
+{
+        LIST_FOREACH(node, &session->tables)
+                if (LIST_ENTRY(node, SessionTable, link)->space == space)
+                        return LIST_ENTRY(node, SessionTable, link);
+        return NULL;
+}
+
+void session_drop_table(SessionTable *table)
+{
+        list_unlink(&table->link);
+        list_unlink(&table->space_link);
+        pins_free(table->pins);
+        charge_release(&table->charge);
+        (void)close_fd(table->event_fd);
+        free(table);
+}
+
+/* --- sessions ----------------------------------------------------------------------------------------------------- */
+
+static void free_session(Session *session)
+{
+        assert(list_is_empty(&session->tables) && list_is_empty(&session->objects) && session->n_ops == 0);
+        list_unlink(&session->link);
+        if (session->staging)
+                region_unref(session->staging);
+        charge_release(&session->staging_charge);
+        if (session->uid_account) {
+                session->uid_account->n_sessions--;
+                drop_uid_account(session->uid_account);
+        }
+        free(session->cred.groups);
+        free(session->comm);
+        free(session);
+}
+
+DEFINE_CLEANUP(Session *, cleanup_session, free_session)
+
+void session_try_free(Session *session)
+{
+        if (session->is_closed && session->n_ops == 0 && list_is_empty(&session->objects))
+                free_session(session);
+}
+
+static int copy_cred(Session *session, const SessionConfig *config)
+{
+        session->cred = config->cred;
+        session->cred.groups = NULL;
+        session->comm = strdup(config->comm ? config->comm : "");
+        if (!session->comm)
+                return -ENOMEM;
+        if (config->cred.n_groups == 0)
+                return 0;
+        session->cred.groups = calloc(config->cred.n_groups, sizeof(gid_t));
+        if (!session->cred.groups)
+                return -ENOMEM;
+        memcpy(session->cred.groups, config->cred.groups, config->cred.n_groups * sizeof(gid_t));
+        return 0;
+}
+
+/* Its pages appear as the client writes them; they are paid for as a whole, by the uid. */
+static int make_staging(Store *store, Session *session)
+{
+        int r;
+
+        r = region_new(store->memfd, "folio-staging", store->config.staging_bytes, &session->staging);
+        if (r < 0)
+                return r;
+        r = region_seal_size(session->staging);
+        if (r < 0)
+                return r;
+        return region_map(session->staging, false);
+}
+
+Status session_new(Store *store, const SessionConfig *config, Session **ret, char **ret_detail)
+{
+        _cleanup_(cleanup_session) Session *session = NULL;
+        const Account *ignored;
+        int r;
+
+        session = calloc(1, sizeof(*session));
+        if (!session)
+                return store_refuse_errno(ret_detail, -ENOMEM, "a session");
+        session->store = store;
+        session->connected_ns = config->connected_ns;
+        session->userdata = config->userdata;
+        list_init(&session->link);
+        list_init(&session->tables);
+        list_init(&session->objects);
+        r = copy_cred(session, config);
+        if (r < 0)
+                return store_refuse_errno(ret_detail, r, "a session");
+        session->uid_account = get_uid_account(store, config->cred.uid);
+        if (!session->uid_account)
+                return store_refuse_errno(ret_detail, -ENOMEM, "a session");
+        session->uid_account->n_sessions++;
+        if (account_charge(&session->uid_account->account, store->config.staging_bytes, 0, &session->staging_charge,
+                           &ignored))
+                return store_refuse(ret_detail, STATUS_LIMIT,
+                                    "uid %u has %llu bytes of staging memory and pin tables in its %u connections, "
+                                    "and %llu is the most; "
+                                    "close some",
+                                    config->cred.uid, (unsigned long long)session->uid_account->account.bytes_used,
+                                    session->uid_account->n_sessions - 1,
+                                    (unsigned long long)store->config.session_bytes_max);
+        r = make_staging(store, session);
+        if (r < 0)
+                return store_refuse_errno(ret_detail, r, "the staging region");
+        list_push_back(&store->sessions, &session->link);
+        store->n_sessions++;
+        *ret = steal_ptr(&session);
+        return STATUS_OK;
+}
+
+/* The objects that die with a connection, as far as @n_left goes. Each takes itself off the list. */
+static void abandon_objects(Store *store, Session *session, unsigned *n_left)
+{
+        List *node;
+
+        while (*n_left > 0 && (node = list_peek_front(&session->objects))) {
+                Object *object = LIST_ENTRY(node, Object, link);
+
+                --*n_left;
+                if (object->state == OBJECT_WRITING)
+                        store_retire_object(store, object, LAYOUT_GRAVE_WRITER_DIED, 0);
+                else
+                        store_retire_object(store, object, FOLIO_EVENT_DELETED, FOLIO_EVENT_DELETED);
+        }
+}
+
+void store_abandon_some(Store *store, unsigned *n_left)
+{
+        LIST_FOREACH_SAFE(node, &store->closed_sessions)
+        {
+                Session *session = LIST_ENTRY(node, Session, link);
+
+                if (*n_left == 0)
+                        return;
+                abandon_objects(store, session, n_left);
+                session_try_free(session);
+        }
+}
+
+void session_close(Session *session)
+{
+        Store *store = session->store;
+        unsigned n_left = STORE_CHORES_PER_TURN;
+        List *node;
+
+        assert(!session->is_closed);
+        session->is_closed = true;
+        session->n_ops++; /* stays until we are through, whatever ends meanwhile */
+        list_unlink(&session->link);
+        list_push_back(&store->closed_sessions, &session->link);
+        store->n_sessions--;
+        /* Its pins first: what it alone held can go at once. */
+        while ((node = list_peek_front(&session->tables))) {
+                SessionTable *table = LIST_ENTRY(node, SessionTable, link);
+                Space *space = table->space;
+
+                session_drop_table(table);
+                store_try_free_space(store, space);
+        }
+        abandon_objects(store, session, &n_left);
+        if (!list_is_empty(&session->objects))
+                store_schedule_chore(store);
+        store_sweep_held(store);
+        session->n_ops--;
+        session_try_free(session);
+}
+
+int session_staging_fd(const Session *session)
+{
+        return session->staging->fd;
+}
+
+const Cred *session_cred(const Session *session)
+{
+        return &session->cred;
+}
+
+const char *session_comm(const Session *session)
+{
+        return session->comm;
+}
+
+uint64_t session_connected_ns(const Session *session)
+{
+        return session->connected_ns;
+}

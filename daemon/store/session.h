@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A session is what one connection has in the store: who it is, its staging region, a pin table for each namespace it
+ * has opened, the objects that die with it, the operations under way. What it may, and what its operations do, is not
+ * known here; store.h has the public face.
+ */
+#ifndef DAEMON_STORE_SESSION_H
+#define DAEMON_STORE_SESSION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/list.h"
+#include "daemon/memory/region.h"
+#include "daemon/store/account.h"
+#include "daemon/store/cred.h"
+#include "daemon/store/pins.h"
+
+/* What all sessions of a uid have together. */
+typedef struct UidAccount {
+        List link;
+        uid_t uid;
+        unsigned n_sessions;
+        Account account;
+} UidAccount;
+
+/* A namespace as one session has opened it. */
+typedef struct SessionTable {
+        List link;                   /* of the session */
+        List space_link;             /* of the space */
+        struct Session *session;
+        void *space;                 /* store's */
+        Pins *pins;                  /* NULL: opened without the read right */
+        Charge charge;
+        int event_fd;                /* of WATCH; -1 */
+} SessionTable;
+
+typedef struct Session {
+        List link;                   /* of the store: open ones, or closed ones that are not empty yet */
+        void *store;
+        Cred cred;
+        char *comm;
+        uint64_t connected_ns;
+        void *userdata;
+        Region *staging;             /* mapped read-only */
+        Charge staging_charge;
+        UidAccount *uid_account;
+        List tables;
+        List objects;                /* unsealed, and with-creator */
+        unsigned n_ops;              /* under way: the session stays for them */
+        bool is_closed;
+} Session;
+
+/* NULL: not opened. */
+SessionTable *session_find_table(const Session *session, const void *space);
+
+/* Gives a table up: pins in it count no more. */
+void session_drop_table(SessionTable *table);
+
+/* Frees it if it is closed and nothing needs it. */
+void session_try_free(Session *session);
+
+#endif

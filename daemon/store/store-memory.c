@@ -1,0 +1,542 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Memory and who pays for it. The budget is charged for regions, whole: what a client can make the kernel allocate is
+ * paid before the kernel is asked. A payment goes back when the memory is really gone; who finds the budget short while
+ * enough is on its way back waits for it.
+ */
+#include "daemon/store/store-private.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/cleanup.h"
+
+/* --- the budget --------------------------------------------------------------------------------------------------- */
+
+/* Only what nobody will miss soon: a quarter of the budget stays, and who waits for memory comes first. */
+static bool pay_for_pool(void *userdata, uint64_t n_bytes)
+{
+        Store *store = userdata;
+        const Account *ignored;
+        Charge charge = CHARGE_NULL;
+
+        if (store->is_stopping || store->is_waking || !list_is_empty(&store->memory_waiters))
+                return false;
+        if (account_free_bytes(&store->budget) < n_bytes + store->budget.bytes_max / 4 ||
+            account_charge(&store->budget, n_bytes, 0, &charge, &ignored))
+                return false;
+        charge_move(&charge, &store->pool_charge, n_bytes);
+        return true;
+}
+
+static void repay_for_pool(void *userdata, uint64_t n_bytes)
+{
+        Store *store = userdata;
+        Charge charge = CHARGE_NULL;
+
+        charge_move(&store->pool_charge, &charge, n_bytes);
+        charge_release(&charge);
+        /* Not from in here: the pool is in the middle of something. */
+        if (!list_is_empty(&store->memory_waiters))
+                store_schedule_chore(store);
+}
+
+/* Is there, or will there be, room for @n_bytes without anybody's doing? */
+static int look_for_room(Store *store, uint64_t n_bytes)
+{
+        uint64_t n_free = account_free_bytes(&store->budget), n_missing;
+        PoolUsage usage;
+
+        if (n_free >= n_bytes)
+                return 0;
+        n_missing = n_bytes - n_free;
+        pool_get_usage(store->pool, &usage);
+        if (usage.bytes + store->freeing_bytes < n_missing)
+                return STORE_PAY_FULL;
+        if (store->freeing_bytes < n_missing)
+                (void)pool_drain(store->pool, n_missing - store->freeing_bytes);
+        return account_free_bytes(&store->budget) >= n_bytes ? 0 : STORE_PAY_WAIT;
+}
+
+int store_pay(Store *store, uint64_t n_bytes, Charge *ret)
+{
+        const Account *ignored;
+        int r;
+
+        if (!account_can_ever(&store->budget, n_bytes, 0, &ignored))
+                return STORE_PAY_NEVER;
+        r = look_for_room(store, n_bytes);
+        if (r)
+                return r;
+        r = account_charge(&store->budget, n_bytes, 0, ret, &ignored);
+        assert(r == 0);
+        return r;
+}
+
+int store_pay_more(Store *store, Charge *charge, uint64_t n_bytes)
+{
+        const Account *ignored;
+        int r;
+
+        if (!account_can_ever(&store->budget, n_bytes, 0, &ignored))
+                return STORE_PAY_NEVER;
+        if (n_bytes > charge->n_bytes) {
+                r = look_for_room(store, n_bytes - charge->n_bytes);
+                if (r)
+                        return r;
+        }
+        r = charge_resize(charge, n_bytes, &ignored);
+        assert(r == 0);
+        return r;
+}
+
+Status store_refuse_payment(const Store *store, int outcome, uint64_t n_bytes, char **ret_detail)
+{
+        PoolUsage usage;
+
+        if (outcome == STORE_PAY_NEVER)
+                return store_refuse(ret_detail, STATUS_TOO_LARGE,
+                                    "%llu bytes are more than the store's budget of %llu bytes; raise memory.budget, "
+                                    "or store less",
+                                    (unsigned long long)n_bytes, (unsigned long long)store->budget.bytes_max);
+        pool_get_usage(store->pool, &usage);
+        return store_refuse(ret_detail, STATUS_FULL,
+                            "no room for %llu bytes: of the store's budget of %llu bytes, %llu are in use (%llu by "
+                            "%llu deleted objects "
+                            "that somebody holds, %llu by the warm pool); delete something, or raise memory.budget",
+                            (unsigned long long)n_bytes, (unsigned long long)store->budget.bytes_max,
+                            (unsigned long long)store->budget.bytes_used, (unsigned long long)store->held_bytes,
+                            (unsigned long long)store->n_held, (unsigned long long)usage.bytes);
+}
+
+void store_wake_memory_waiters(Store *store)
+{
+        List works = LIST_INIT(works), *node;
+
+        if (store->is_waking)
+                return; /* from within: whoever wakes them now comes to all of them */
+        store->is_waking = true;
+        /* Those who have to wait again come to the end of the other list. */
+        list_splice_back(&works, &store->memory_waiters);
+        while ((node = list_take_front(&works)))
+                store_retry_work(LIST_ENTRY(node, Work, link));
+        store->is_waking = false;
+}
+
+/* --- regions that are paid for ------------------------------------------------------------------------------------ */
+
+bool store_own_file_bytes(uint64_t n_bytes, uint64_t *ret)
+{
+        n_bytes = MAX(n_bytes, 1);
+        return checked_align_up(n_bytes, n_bytes < HUGE_BYTES ? PAGE_BYTES : HUGE_BYTES, ret);
+}
+
+bool store_attach_charge(Region *region, Charge *consume_charge)
+{
+        Charge *charge = malloc(sizeof(*charge));
+
+        assert(!region->charge);
+        if (!charge)
+                return false;
+        *charge = *consume_charge;
+        *consume_charge = (Charge)CHARGE_NULL;
+        region->charge = charge;
+        return true;
+}
+
+typedef struct Drop {
+        WorkerJob job;
+        Store *store;
+        Region *region;
+        Charge charge;
+} Drop;
+
+static void drop_run(WorkerJob *job)
+{
+        Drop *drop = CONTAINER_OF(job, Drop, job);
+
+        region_unref(steal_ptr(&drop->region));
+}
+
+static void drop_done(WorkerJob *job)
+{
+        Drop *drop = CONTAINER_OF(job, Drop, job);
+        Store *store = drop->store;
+
+        region_unref(steal_ptr(&drop->region)); /* where the job was cancelled */
+        store->freeing_bytes -= drop->charge.n_bytes;
+        charge_release(&drop->charge);
+        free(drop);
+        store_wake_memory_waiters(store);
+}
+
+void store_drop_region(Store *store, Region *consume_region)
+{
+        Charge *charge = consume_region->charge;
+        Drop *drop = NULL;
+
+        consume_region->charge = NULL;
+        if (consume_region->size_bytes > STORE_SLOW_FREE_BYTES)
+                drop = calloc(1, sizeof(*drop));
+        if (!drop) {
+                /* Also where there is no memory for the job: it takes longer, but it goes. */
+                region_unref(consume_region);
+                if (charge)
+                        charge_release(charge);
+                free(charge);
+                if (!list_is_empty(&store->memory_waiters))
+                        store_schedule_chore(store);
+                return;
+        }
+        drop->store = store;
+        drop->region = consume_region;
+        if (charge)
+                drop->charge = *charge;
+        free(charge);
+        drop->job.run = drop_run;
+        drop->job.done = drop_done;
+        store->freeing_bytes += drop->charge.n_bytes;
+        worker_pool_submit(store->config.workers, WORKER_URGENT, &drop->job);
+}
+
+Region *store_take_blank(Store *store, Backend *backend, uint64_t n_bytes, bool for_packed, uint64_t tag)
+{
+        bool is_blank;
+        Region *region = pool_take(store->pool, backend, n_bytes, for_packed, tag, &is_blank);
+        Charge charge = CHARGE_NULL;
+
+        if (!region)
+                return NULL;
+        charge_move(&store->pool_charge, &charge, region->size_bytes);
+        if (!store_attach_charge(region, &charge)) {
+                region_unref(region);
+                charge_release(&charge);
+                return NULL;
+        }
+        return region;
+}
+
+/* --- packed regions ----------------------------------------------------------------------------------------------- */
+
+static void give_packed_region(Store *store, Space *space, Region *consume_region)
+{
+        Charge *charge = consume_region->charge;
+
+        consume_region->charge = NULL;
+        /* The pool pays from here on: for the namespace that may have it again, or until it is gone. */
+        charge_move(charge, &store->pool_charge, charge->n_bytes);
+        free(charge);
+        pool_give(store->pool, consume_region, space->is_removed ? 0 : space->ns.id);
+}
+
+/* Regions that were made for objects that have gone meanwhile, or have not come: a namespace without one has none. */
+static void give_unused_regions(Store *store, Space *space)
+{
+        Region *unused;
+
+        while ((unused = packed_take_unused(space->packed)))
+                give_packed_region(store, space, unused);
+}
+
+typedef struct Growth {
+        WorkerJob job;
+        Store *store;
+        Space *space;
+        uint64_t n_bytes;
+        Charge charge;
+        Region *region;
+        int result;
+        bool want_huge;
+        uint64_t n_huge, n_failed;
+} Growth;
+
+/* In a worker thread. Reserved, huge if it can be, mapped, and then closed to everybody else. */
+static int make_packed_region(Growth *growth, Region *region)
+{
+        const atomic_bool *cancelled = &growth->job.is_cancelled;
+        int r;
+
+        r = region_reserve(region, 0, region->size_bytes, cancelled);
+        if (r < 0)
+                return r;
+        if (growth->want_huge) {
+                r = region_collapse(region, 0, region->size_bytes, true, cancelled, &growth->n_huge, &growth->n_failed);
+                if (r < 0)
+                        return r;
+        }
+        r = region_map(region, true);
+        if (r < 0)
+                return r;
+        r = region_populate(region, cancelled);
+        if (r < 0)
+                return r;
+        r = region_seal_to_daemon(region);
+        if (r < 0)
+                return r;
+        return region_open_read_only(region);
+}
+
+static void growth_run(WorkerJob *job)
+{
+        Growth *growth = CONTAINER_OF(job, Growth, job);
+        Region *region;
+
+        growth->result = region_new(growth->store->packed_backend, "folio-packed", growth->n_bytes, &region);
+        if (growth->result < 0)
+                return;
+        growth->result = make_packed_region(growth, region);
+        if (growth->result < 0)
+                region_unref(region);
+        else
+                growth->region = region;
+}
+
+static void retry_packed_waiters(Space *space)
+{
+        List works = LIST_INIT(works), *node;
+
+        list_splice_back(&works, &space->packed_waiters);
+        while ((node = list_take_front(&works)))
+                store_retry_work(LIST_ENTRY(node, Work, link));
+}
+
+static void fail_packed_waiters(Space *space, int error)
+{
+        List works = LIST_INIT(works), *node;
+
+        list_splice_back(&works, &space->packed_waiters);
+        while ((node = list_take_front(&works))) {
+                Work *work = LIST_ENTRY(node, Work, link);
+
+                store_end_work(work, store_refuse_errno(&work->op->detail, error, "making a packed region"));
+        }
+}
+
+static void growth_done(WorkerJob *job)
+{
+        Growth *growth = CONTAINER_OF(job, Growth, job);
+        Store *store = growth->store;
+        Space *space = growth->space;
+        int r = growth->result;
+
+        space->is_growing = false;
+        store->n_collapsed += growth->n_huge;
+        store->n_collapse_failed += growth->n_failed;
+        if (growth->region && !store_attach_charge(growth->region, &growth->charge)) {
+                region_unref(steal_ptr(&growth->region));
+                r = -ENOMEM;
+        }
+        if (growth->region) {
+                Region *region = steal_ptr(&growth->region);
+
+                if (space->is_removed) {
+                        store_drop_region(store, region);
+                } else {
+                        Charge *charge = region->charge;
+
+                        r = packed_add_region(space->packed, region);
+                        if (r < 0) {
+                                charge_release(charge);
+                                free(charge);
+                        }
+                }
+        } else {
+                charge_release(&growth->charge);
+        }
+        free(growth);
+        space->n_works++; /* stays while the waiters are looked after */
+        if (r < 0)
+                fail_packed_waiters(space, r);
+        else
+                retry_packed_waiters(space);
+        give_unused_regions(store, space);
+        space->n_works--;
+        store_try_free_space(store, space);
+}
+
+static int start_growth(Store *store, Space *space, uint64_t n_bytes, Charge *consume_charge)
+{
+        Growth *growth = calloc(1, sizeof(*growth));
+
+        if (!growth)
+                return -ENOMEM;
+        growth->store = store;
+        growth->space = space;
+        growth->n_bytes = n_bytes;
+        growth->charge = *consume_charge;
+        *consume_charge = (Charge)CHARGE_NULL;
+        growth->result = -ECANCELED;
+        growth->want_huge = space->ns.huge != FOLIO_HUGE_NEVER &&
+                            !(store->packed_backend->capabilities & BACKEND_HUGE_AT_ALLOCATION);
+        growth->job.run = growth_run;
+        growth->job.done = growth_done;
+        space->is_growing = true;
+        worker_pool_submit(store->config.workers, WORKER_URGENT, &growth->job);
+        return 0;
+}
+
+/* One that is ready: 0. One that will be: STORE_CHUNK_GROWING. STORE_PAY_*, negative errno. */
+static int get_packed_region(Store *store, Space *space, uint64_t n_bytes)
+{
+        uint64_t best = packed_next_region_bytes(space->packed, n_bytes), least;
+        Charge charge = CHARGE_NULL;
+        Region *region;
+        int r;
+
+        if (space->is_growing)
+                return STORE_CHUNK_GROWING;
+        if (!checked_align_up(n_bytes, HUGE_BYTES, &least))
+                return STORE_PAY_NEVER;
+        region = store_take_blank(store, store->packed_backend, best, true, space->ns.id);
+        if (!region && least < best)
+                region = store_take_blank(store, store->packed_backend, least, true, space->ns.id);
+        if (region) {
+                Charge *paid = region->charge;
+
+                r = region_open_read_only(region);
+                if (r < 0) {
+                        store_drop_region(store, region);
+                        return r;
+                }
+                r = packed_add_region(space->packed, region);
+                if (r < 0) {
+                        charge_release(paid);
+                        free(paid);
+                }
+                return r;
+        }
+        r = store_pay(store, best, &charge);
+        if (r && least < best) {
+                best = least;
+                r = store_pay(store, best, &charge);
+        }
+        if (r)
+                return r;
+        r = start_growth(store, space, best, &charge);
+        charge_release(&charge);
+        return r < 0 ? r : STORE_CHUNK_GROWING;
+}
+
+int store_take_chunk(Store *store, Space *space, uint64_t n_bytes, Chunk **ret)
+{
+        int r = packed_take_chunk(space->packed, n_bytes, ret);
+
+        if (r == PACKED_E_NO_ROOM) {
+                r = get_packed_region(store, space, n_bytes);
+                if (r)
+                        return r;
+                r = packed_take_chunk(space->packed, n_bytes, ret);
+                /* The region was made for this size. */
+                assert(r != PACKED_E_NO_ROOM);
+        }
+        /* The next one before it is missed; if there is none to be had, that is for then. */
+        if (r == 0 && !space->is_growing && packed_is_low(space->packed) &&
+            account_free_bytes(&store->budget) > store->budget.bytes_max / 4)
+                (void)get_packed_region(store, space, 1);
+        return r;
+}
+
+void store_give_chunk(Store *store, Space *space, Chunk *chunk)
+{
+        Region *empty = NULL;
+
+        packed_give_chunk(space->packed, chunk, false, &empty);
+        if (!empty)
+                return;
+        give_packed_region(store, space, empty);
+        give_unused_regions(store, space);
+}
+
+enum folio_protection store_packed_protection(const Store *store)
+{
+        return store->packed_backend->capabilities & BACKEND_SEALABLE ? FOLIO_PROTECTION_KERNEL : FOLIO_PROTECTION_MODE;
+}
+
+/* --- beginning and end -------------------------------------------------------------------------------------------- */
+
+static int choose_packed_backend(Store *store, const char **ret_failed_call)
+{
+        bool want_mode = store->config.packed_protection == STORE_PROTECT_MODE ||
+                         (store->config.packed_protection == STORE_PROTECT_AUTO && !store->config.is_user_daemon &&
+                          store->uid != 0);
+
+        store->packed_backend = store->memfd;
+        if (want_mode && store->tmpfs && store->tmpfs->capabilities & BACKEND_READONLY_BY_MODE) {
+                store->packed_backend = store->tmpfs;
+                return 0;
+        }
+        if (store->config.packed_protection == STORE_PROTECT_MODE || !(store->memfd->capabilities & BACKEND_SEALABLE)) {
+                *ret_failed_call = want_mode ? "fsopen" : "fcntl(F_ADD_SEALS)";
+                return -EOPNOTSUPP;
+        }
+        return 0;
+}
+
+/* Blanks for the sizes that are asked for most; large ones only where there is plenty. */
+static void want_blanks(Store *store)
+{
+        static const struct {
+                uint64_t size_bytes;
+                unsigned n;
+                uint64_t pool_bytes_min;
+        } kinds[] = {
+                { 2 * MIB, 4, 8 * MIB },
+                { 8 * MIB, 2, 64 * MIB },
+                { 32 * MIB, 1, 256 * MIB },
+                { 64 * MIB, 1, 512 * MIB },
+        };
+
+        if (store->config.pool_bytes_max >= 4 * MIB)
+                pool_want(store->pool, store->packed_backend, HUGE_BYTES, true, 1);
+        for (size_t i = 0; i < ARRAY_SIZE(kinds); i++)
+                if (store->config.pool_bytes_max >= kinds[i].pool_bytes_min)
+                        pool_want(store->pool, store->memfd, kinds[i].size_bytes, false, kinds[i].n);
+}
+
+int store_memory_init(Store *store, const char **ret_failed_call)
+{
+        PoolConfig config = {
+                .workers = store->config.workers,
+                .bytes_max = store->config.pool_bytes_max,
+                .pay = pay_for_pool,
+                .repay = repay_for_pool,
+                .userdata = store,
+        };
+        const char *tmpfs_call = NULL;
+        const Account *ignored;
+        int r;
+
+        r = backend_memfd_new(store->config.huge, &store->memfd, ret_failed_call);
+        if (r < 0)
+                return r;
+        r = backend_tmpfs_new(store->config.huge, &store->tmpfs, &tmpfs_call);
+        if (r < 0) {
+                /* Not needed unless somebody asks for it; then this is what is said. */
+                store->tmpfs = NULL;
+                snprintf(store->tmpfs_error, sizeof(store->tmpfs_error), "%s: %s", tmpfs_call ? tmpfs_call : "tmpfs",
+                         strerror(-r));
+        }
+        r = choose_packed_backend(store, ret_failed_call);
+        if (r < 0)
+                return r;
+        r = account_charge(&store->budget, 0, 0, &store->pool_charge, &ignored);
+        assert(r == 0);
+        *ret_failed_call = "calloc";
+        r = pool_new(&config, &store->pool);
+        if (r < 0)
+                return r;
+        want_blanks(store);
+        return 0;
+}
+
+void store_memory_deinit(Store *store)
+{
+        pool_free(store->pool);
+        charge_release(&store->pool_charge);
+        backend_free(store->tmpfs);
+        backend_free(store->memfd);
+}

@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the files of the store share and nobody else may see: the store itself, a namespace with all that is in it (a
+ * space), and an operation that waits for a worker, for memory or for its turn (a work).
+ *
+ * Order and waiting. Operations about one object are carried out in order: one that finds its object busy waits in the
+ * object's list; one whose key is claimed by an operation under way waits behind that claim. A work that ends lets go,
+ * answers, and runs those who waited from the beginning: whoever waits has nothing yet.
+ */
+#ifndef DAEMON_STORE_STORE_PRIVATE_H
+#define DAEMON_STORE_STORE_PRIVATE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/list.h"
+#include "base/macro.h"
+#include "daemon/memory/packed.h"
+#include "daemon/memory/pool.h"
+#include "daemon/memory/region.h"
+#include "daemon/store/account.h"
+#include "daemon/store/expiry.h"
+#include "daemon/store/index.h"
+#include "daemon/store/namespace.h"
+#include "daemon/store/object.h"
+#include "daemon/store/pins.h"
+#include "daemon/store/session.h"
+#include "daemon/store/store.h"
+
+#define STORE_SLOW_COPY_BYTES (64 * KIB)    /* more goes to a worker, */
+#define STORE_SLOW_RESERVE_BYTES (256 * KIB) /* each measured as about the tenth of a millisecond */
+#define STORE_SLOW_TRUNCATE_BYTES MIB
+#define STORE_SLOW_SEAL_BYTES HUGE_BYTES
+#define STORE_SLOW_FREE_BYTES HUGE_BYTES
+#define STORE_COLLAPSE_SLICE_BYTES (64 * MIB)
+#define STORE_CHORES_PER_TURN 512u          /* objects looked at before the loop gets its turn */
+#define STORE_CLAIM_LISTS 64u
+
+typedef struct Space {
+        List link;                   /* of the store, by name; not of removed ones */
+        List dirty_link;             /* has wake-ups to write */
+        Namespace ns;
+        Index *index;
+        Packed *packed;
+        Backend *own_backend;
+        Object **objects;            /* by slot */
+        uint64_t n_objects;          /* records, held ones too */
+        List tables;                 /* of the sessions that opened it */
+        List claims[STORE_CLAIM_LISTS]; /* works, by hash of the key */
+        List packed_waiters;         /* works that wait for a packed region */
+        unsigned n_works;
+        bool is_growing;             /* a packed region is being made */
+        bool is_removed;
+        uint32_t reap_slot;          /* how far a removed one has been emptied */
+        uint64_t held_bytes, n_held, unsealed_bytes, n_unsealed;
+} Space;
+
+typedef struct Work {
+        WorkerJob job;
+        Store *store;
+        Space *space;
+        StoreOp *op;
+        Object *object;              /* made busy, or being made */
+        bool is_busy;                /* the former */
+        List claim;                  /* in a list of the space */
+        bool has_claim;
+        uint64_t hash;
+        List waiters;                /* operations behind the claim */
+        List link;                   /* in a list of those who wait */
+        void (*finish)(struct Work *work); /* on the loop, when the job is over */
+        int result;                  /* of the job; -ECANCELED before it has run */
+        /* What the job needs, and what it found. */
+        Region *region;
+        const uint8_t *from;
+        uint8_t *to;
+        uint64_t offset_bytes, n_bytes, old_bytes;
+        uint64_t allocated_bytes, huge_bytes;
+        bool has_holes;
+        bool is_stream;
+        bool is_closed_by_mode;
+} Work;
+
+struct Store {
+        StoreConfig config;
+        uid_t uid;
+        gid_t gid;
+        uint64_t instance;
+        uint64_t last_generation;
+        uint32_t last_namespace_id;
+        Backend *memfd;
+        Backend *tmpfs;              /* NULL: not to be had, tmpfs_error says why */
+        Backend *packed_backend;
+        char tmpfs_error[96];
+        Account budget;              /* memory of regions, whole */
+        Charge pool_charge;          /* what of it the pool has */
+        Pool *pool;
+        List spaces;                 /* by name */
+        List removed_spaces;
+        unsigned n_spaces;
+        List dirty_spaces;
+        Expiry expiry;
+        List held;                   /* objects, those looked at longest ago first */
+        uint64_t held_bytes, n_held, n_objects;
+        List sessions;
+        List closed_sessions;        /* that still have something */
+        unsigned n_sessions;
+        List uid_accounts;
+        List memory_waiters;         /* works */
+        List collapses;
+        uint64_t freeing_bytes;      /* on its way back to the kernel */
+        uint64_t n_sweep_left;       /* held objects to look at in this round */
+        WorkerJob chore;
+        bool has_chore;
+        bool is_waking;              /* those who wait for memory */
+        bool is_stopping;
+        uint64_t n_collapsed, n_collapse_failed; /* pieces of 2 MiB */
+};
+
+static inline uint64_t store_now_ns(const Store *store)
+{
+        return store->config.now_ns();
+}
+
+/* --- store.c ------------------------------------------------------------------------------------------------------ */
+
+/* A sentence, and the status it belongs to. @ret_detail must be empty. */
+Status store_refuse(char **ret_detail, Status status, const char *format, ...) _printf_(3, 4);
+Status store_refuse_errno(char **ret_detail, int error, const char *what);
+
+/* Has something to be done later: on the loop, but not in the call that found it. */
+void store_schedule_chore(Store *store);
+
+/* --- store-space.c ------------------------------------------------------------------------------------------------ */
+
+Space *store_find_space(const Store *store, const char *name);
+Space *store_find_space_by_id(const Store *store, uint32_t id);
+Status store_make_space(Store *store, const ProtoNamespace *settings, uint32_t default_mode, uid_t owner_uid,
+                        gid_t owner_gid, Space **ret, char **ret_detail);
+void store_remove_space(Store *store, Space *space);  /* from view; its objects go bit by bit */
+void store_reap_spaces(Store *store, unsigned *n_left);
+void store_try_free_space(Store *store, Space *space); /* if it is removed, and empty */
+void store_mark_dirty(Store *store, Space *space);
+uint32_t store_rights(const Store *store, const Space *space, const Session *session);
+uint32_t store_count_pins(const Space *space, uint32_t slot);
+
+/* --- store-memory.c ----------------------------------------------------------------------------------------------- */
+
+enum {
+        STORE_PAY_WAIT = 1,          /* enough is on its way back */
+        STORE_PAY_FULL = 2,
+        STORE_PAY_NEVER = 3,
+};
+
+int store_memory_init(Store *store, const char **ret_failed_call);
+void store_memory_deinit(Store *store);
+
+/* Takes @n_bytes of the budget, from the pool if it must be. 0 or STORE_PAY_*. */
+int store_pay(Store *store, uint64_t n_bytes, Charge *ret);
+int store_pay_more(Store *store, Charge *charge, uint64_t n_bytes); /* resizes */
+Status store_refuse_payment(const Store *store, int outcome, uint64_t n_bytes, char **ret_detail);
+
+/* What a file for @n_bytes of an own region is large; false: it does not fit into a number. */
+bool store_own_file_bytes(uint64_t n_bytes, uint64_t *ret);
+
+/* @consume_charge goes into the region, and is released with its memory. False: no memory; nothing is taken. */
+bool store_attach_charge(Region *region, Charge *consume_charge);
+void store_drop_region(Store *store, Region *consume_region);
+
+/* A blank one from the pool, paid for; NULL. */
+Region *store_take_blank(Store *store, Backend *backend, uint64_t n_bytes, bool for_packed, uint64_t tag);
+
+/*
+ * A chunk of the space's packed regions. 0, STORE_PAY_* (WAIT: wait for memory), STORE_CHUNK_GROWING (wait for the
+ * packed region that is being made), or a negative errno.
+ */
+enum { STORE_CHUNK_GROWING = 16 };
+int store_take_chunk(Store *store, Space *space, uint64_t n_bytes, Chunk **ret);
+void store_give_chunk(Store *store, Space *space, Chunk *chunk);
+
+/* Runs whoever waited for memory again. */
+void store_wake_memory_waiters(Store *store);
+
+/* --- store-huge.c ------------------------------------------------------------------------------------------------- */
+
+void store_begin_collapse(Store *store, Object *object);
+
+/* The object goes: its region stays with the job until that is over. */
+void store_orphan_collapse(Store *store, Object *object);
+void store_cancel_collapses(Store *store);
+
+/* --- store-object.c ----------------------------------------------------------------------------------------------- */
+
+/* A draft: the quota of @n_bytes, a slot, a place to expire at. */
+Status store_draft_object(Store *store, Space *space, const StoreOp *op, uint64_t n_bytes, Object **ret,
+                          char **ret_detail);
+Status store_charge_object(Object *object, uint64_t n_bytes, char **ret_detail); /* resizes; not of a held one */
+
+/* Fills in what the object is and where. */
+void store_describe_object(const Object *object, LayoutSlot *record);
+
+/* A draft becomes an object that is being written, of @session. */
+void store_publish_writing(Store *store, Object *object, Session *session, LayoutSlot *record);
+
+/* A draft, or an object being written, becomes one that can be got. The name may be taken only where it replaces. */
+Status store_publish(Store *store, Object *object, Session *session, ObjectState state, LayoutSlot *record,
+                     char **ret_detail);
+
+/* Takes the object from everybody: @grave and @event 0: none. */
+void store_retire_object(Store *store, Object *object, uint8_t grave, enum folio_event_type event);
+
+/* A draft, or a retracted object that nobody holds: everything it has goes back. */
+void store_forget_object(Store *store, Object *object);
+
+/* After an operation on it: frees a retracted object if it can. */
+void store_settle_object(Store *store, Object *object);
+void store_sweep_some(Store *store, unsigned *n_left);
+
+/* --- session.c ---------------------------------------------------------------------------------------------------- */
+
+/* Objects of connections that have ended. */
+void store_abandon_some(Store *store, unsigned *n_left);
+
+/* --- store-op.c --------------------------------------------------------------------------------------------------- */
+
+/* What a handler returns when the operation will be finished later; else it returns a Status. */
+#define STORE_OP_PENDING (-1)
+
+typedef struct Target {
+        Space *space;
+        uint64_t hash;               /* of the key, where it is by key */
+        Object *object;              /* NULL: no such name */
+} Target;
+
+/*
+ * Finds what the operation is about, and checks that the session has @rights. PENDING: it is not its turn and has
+ * been put into a queue. By slot there is an object always; by key there may be none.
+ */
+int store_resolve(Store *store, StoreOp *op, uint32_t rights, Target *ret);
+
+/* Why there is no object of that name: a Status with its sentence. */
+Status store_refuse_missing(const Target *target, const StoreOp *op);
+
+/* @object: made busy; NULL: the key is claimed. NULL is returned where memory is out. */
+Work *store_begin_work(Store *store, const Target *target, StoreOp *op, Object *object);
+void store_submit_work(Work *work, WorkerQueue queue, void (*run)(WorkerJob *job), void (*finish)(Work *work));
+
+/* Lets go, answers, frees @work, and runs who waited behind it. */
+void store_end_work(Work *work, Status status);
+
+/* As before, but the operation runs again from the beginning. */
+void store_retry_work(Work *work);
+
+/* PENDING, with the operation in @queue and nobody overtaking it; or a Status. */
+int store_wait(Store *store, const Target *target, StoreOp *op, Object *object, List *queue);
+
+void store_run_queue(Store *store, List *consume_queue); /* of operations */
+
+/* --- the verbs: PENDING or a Status ------------------------------------------------------------------------------- */
+
+int store_verb_put(Store *store, StoreOp *op);
+int store_verb_create(Store *store, StoreOp *op);
+int store_verb_write(Store *store, StoreOp *op);
+int store_verb_seal(Store *store, StoreOp *op);
+int store_verb_abort(Store *store, StoreOp *op);
+int store_verb_region(Store *store, StoreOp *op);
+int store_verb_release(Store *store, StoreOp *op);
+int store_verb_truncate(Store *store, StoreOp *op);
+int store_verb_delete(Store *store, StoreOp *op);
+
+/* Shape and limits that PUT and CREATE share. */
+Status store_check_options(const StoreOp *op, uint32_t flags_known, char **ret_detail);
+Status store_check_size(const Store *store, const Space *space, uint64_t n_bytes, char **ret_detail);
+
+/* By slot, an object that the session of @op is writing; @verb for the sentence. PENDING or a Status. */
+int store_resolve_writing(Store *store, StoreOp *op, const char *verb, Target *ret);
+
+/* May the name be taken? @is_at_once: or only when the object is sealed. */
+Status store_check_name(const Target *target, const StoreOp *op, bool is_at_once, char **ret_detail);
+
+/* A draft with a chunk. PENDING or a Status. */
+int store_draft_packed(Store *store, const Target *target, StoreOp *op, Object **ret);
+
+/* The record of a new object as the options say. */
+void store_begin_record(const Store *store, const StoreOp *op, const Object *object, LayoutSlot *ret);
+
+/* Where the bytes lie that the item says are staged. */
+Status store_check_staging(const StoreOp *op, uint64_t n_bytes, const uint8_t **ret_from);
+
+/* A job: copies n_bytes from @from to @to. */
+void store_copy_run(WorkerJob *job);
+
+/* What guards a sealed packed object. */
+enum folio_protection store_packed_protection(const Store *store);
+
+/* What is in the results of an operation about @object. */
+void store_fill_op(StoreOp *op, const Object *object);
+
+#endif

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A space: a namespace with its index, its packed memory and its objects. One that is removed is out of sight at once,
+ * and emptied bit by bit, since a million objects are more than the loop can do in a turn; it goes when the last
+ * held object, work and session's table have gone.
+ */
+#include "daemon/store/store-private.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/cleanup.h"
+
+Space *store_find_space(const Store *store, const char *name)
+{
+        LIST_FOREACH(node, &store->spaces)
+                if (strcmp(LIST_ENTRY(node, Space, link)->ns.name, name) == 0)
+                        return LIST_ENTRY(node, Space, link);
+        return NULL;
+}
+
+Space *store_find_space_by_id(const Store *store, uint32_t id)
+{
+        LIST_FOREACH(node, &store->spaces)
+                if (LIST_ENTRY(node, Space, link)->ns.id == id)
+                        return LIST_ENTRY(node, Space, link);
+        return NULL;
+}
+
+static void free_space(Space *space)
+{
+        index_free(space->index);
+        if (space->packed)
+                packed_free(space->packed);
+        free(space->objects);
+        namespace_deinit(&space->ns);
+        free(space);
+}
+
+DEFINE_CLEANUP(Space *, cleanup_space, free_space)
+
+static void insert_sorted(Store *store, Space *space)
+{
+        List *before = store->spaces.next;
+
+        while (before != &store->spaces && strcmp(LIST_ENTRY(before, Space, link)->ns.name, space->ns.name) < 0)
+                before = before->next;
+        list_push_back(before, &space->link);
+}
+
+static Status choose_backend(const Store *store, Space *space, char **ret_detail)
+{
+        space->own_backend = space->ns.backing == FOLIO_BACKING_TMPFS ? store->tmpfs : store->memfd;
+        if (!space->own_backend)
+                return store_refuse(ret_detail, STATUS_UNSUPPORTED,
+                                    "namespace %s asks for backing tmpfs, which is not to be had here (%s)",
+                                    space->ns.name, store->tmpfs_error);
+        return STATUS_OK;
+}
+
+static int fill_space(Store *store, Space *space)
+{
+        IndexConfig config = {
+                .backend = store->packed_backend,
+                .name = space->ns.name,
+                .namespace_id = space->ns.id,
+                .instance = store->instance,
+                .generation = 1,
+                .n_slots_max = space->ns.objects_max,
+                .n_events = store->config.n_events,
+        };
+        int r;
+
+        /* So that nobody can choose keys that fall into one bucket. */
+        if (getrandom(&config.hash_seed, sizeof(config.hash_seed), 0) != sizeof(config.hash_seed))
+                return -EIO;
+        space->objects = calloc(space->ns.objects_max, sizeof(*space->objects));
+        if (!space->objects)
+                return -ENOMEM;
+        r = packed_new(&space->packed);
+        if (r < 0)
+                return r;
+        return index_new(&config, &space->index);
+}
+
+Status store_make_space(Store *store, const ProtoNamespace *settings, uint32_t default_mode, uid_t owner_uid,
+                        gid_t owner_gid, Space **ret, char **ret_detail)
+{
+        NamespaceDefaults defaults = {
+                .owner_uid = owner_uid,
+                .owner_gid = owner_gid,
+                .mode = default_mode,
+                .objects_max = store->config.index_objects_max,
+                .huge = store->config.huge,
+        };
+        _cleanup_(cleanup_space) Space *space = NULL;
+        Status status;
+        int r;
+
+        if (store->n_spaces >= store->config.n_namespaces_max)
+                return store_refuse(ret_detail, STATUS_LIMIT, "there are %u namespaces, which is how many there may be",
+                                    store->n_spaces);
+        space = calloc(1, sizeof(*space));
+        if (!space)
+                return store_refuse_errno(ret_detail, -ENOMEM, "a namespace");
+        list_init(&space->link);
+        list_init(&space->dirty_link);
+        list_init(&space->tables);
+        list_init(&space->packed_waiters);
+        for (unsigned i = 0; i < STORE_CLAIM_LISTS; i++)
+                list_init(&space->claims[i]);
+        namespace_init(&space->ns, store->last_namespace_id + 1, settings, &defaults);
+        status = choose_backend(store, space, ret_detail);
+        if (status != STATUS_OK)
+                return status;
+        r = fill_space(store, space);
+        if (r < 0)
+                return store_refuse_errno(ret_detail, r, "the index of a namespace");
+        store->last_namespace_id++;
+        store->n_spaces++;
+        insert_sorted(store, space);
+        *ret = steal_ptr(&space);
+        return STATUS_OK;
+}
+
+void store_remove_space(Store *store, Space *space)
+{
+        assert(!space->is_removed);
+        space->is_removed = true;
+        list_unlink(&space->link);
+        list_push_back(&store->removed_spaces, &space->link);
+        store->n_spaces--;
+        /* Readers first: from now on they ask, and are told that there is no such namespace. */
+        index_close(space->index);
+        pool_forget(store->pool, space->ns.id);
+        store_schedule_chore(store);
+        store_try_free_space(store, space);
+}
+
+static bool is_space_done(const Space *space)
+{
+        return space->is_removed && space->n_objects == 0 && space->n_works == 0 && !space->is_growing &&
+               list_is_empty(&space->tables);
+}
+
+void store_try_free_space(Store *store, Space *space)
+{
+        if (!is_space_done(space))
+                return;
+        list_unlink(&space->link);
+        list_unlink(&space->dirty_link);
+        free_space(space);
+}
+
+/* Objects of one space, as far as @n_left goes. */
+static void reap_space(Store *store, Space *space, unsigned *n_left)
+{
+        uint32_t n_slots = index_n_slots(space->index);
+
+        space->n_works++; /* stays while we look at it */
+        while (space->reap_slot < n_slots && *n_left > 0) {
+                Object *object = space->objects[space->reap_slot++];
+
+                --*n_left;
+                /* Drafts end with their works, held ones with their holders. */
+                if (object && object->state != OBJECT_DRAFT && object->state != OBJECT_RETRACTED)
+                        store_retire_object(store, object, 0, 0);
+        }
+        space->n_works--;
+}
+
+void store_reap_spaces(Store *store, unsigned *n_left)
+{
+        LIST_FOREACH_SAFE(node, &store->removed_spaces)
+        {
+                Space *space = LIST_ENTRY(node, Space, link);
+
+                if (*n_left == 0)
+                        return;
+                reap_space(store, space, n_left);
+                /* Frees this one at most, so the next stays the next. */
+                store_try_free_space(store, space);
+        }
+}
+
+void store_mark_dirty(Store *store, Space *space)
+{
+        if (!list_is_linked(&space->dirty_link))
+                list_push_back(&store->dirty_spaces, &space->dirty_link);
+}
+
+uint32_t store_rights(const Store *store, const Space *space, const Session *session)
+{
+        return namespace_rights(&space->ns, &session->cred, store->uid);
+}
+
+uint32_t store_count_pins(const Space *space, uint32_t slot)
+{
+        uint64_t n = 0;
+
+        LIST_FOREACH(node, &space->tables)
+        {
+                const SessionTable *table = LIST_ENTRY(node, SessionTable, space_link);
+
+                if (table->pins)
+                        n += pins_count(table->pins, slot);
+        }
+        return (uint32_t)MIN(n, UINT32_MAX);
+}
