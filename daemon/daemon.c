@@ -1,0 +1,568 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The socket comes first: of many that start at once one gets its lock, and only that one takes memory; clients that
+ * connect meanwhile wait in the backlog. The last thing is to say that we are ready.
+ *
+ * Each turn of the loop carries out what was ready, and then lets the store write the wake-ups it has put off, before
+ * the loop sleeps.
+ *
+ * PR_SET_THP_DISABLE is not set to keep our own heap small: it would also make MADV_COLLAPSE fail; one that we
+ * inherited is taken back.
+ */
+#include "daemon/daemon.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <event2/event.h>
+#include <systemd/sd-daemon.h>
+
+#include "base/cleanup.h"
+#include "base/macro.h"
+#include "daemon/server/dispatch.h"
+#include "daemon/server/listener.h"
+#include "daemon/service/log.h"
+#include "daemon/service/worker.h"
+#include "daemon/store/store.h"
+
+#define WORKERS_MIN 2
+#define WORKERS_MAX 8
+#define HOUSEKEEPING_S 1
+#define EXPIRY_LOOK_S 60 /* at least so often: the clock that lifetimes go by can be set */
+
+struct Daemon {
+        Config config;
+        int argc;
+        char **argv;
+        uint64_t started_ns;         /* monotonic */
+        char *clamp_reason;          /* why the budget is less than asked for; NULL: it is not */
+        struct event_base *base;
+        Listener *listener;
+        WorkerPool *workers;
+        Store *store;
+        Dispatch *dispatch;
+        struct event *signals[3];
+        struct event *housekeeping;
+        struct event *expiry;
+        uint64_t expiry_armed_ns;    /* what the timer is set to; UINT64_MAX: it is not */
+        uint64_t idle_s;
+        bool is_stopping;
+};
+
+static uint64_t clock_ns(clockid_t clock)
+{
+        struct timespec now;
+
+        if (clock_gettime(clock, &now) < 0)
+                return 0;
+        return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+static uint64_t realtime_ns(void)
+{
+        return clock_ns(CLOCK_REALTIME);
+}
+
+static int fail(const char *what, int error)
+{
+        log_error("cannot start: %s: %s", what, strerror(error < 0 ? -error : error));
+        return DAEMON_E_FAILED;
+}
+
+/* --- facts -------------------------------------------------------------------------------------------------------- */
+
+static void each_fact(void *userdata, DispatchFactFn each, void *each_userdata)
+{
+        Daemon *daemon = userdata;
+
+        each(each_userdata, "daemon.version", 0, FOLIO_VERSION);
+        each(each_userdata, "daemon.pid", (uint64_t)getpid(), NULL);
+        each(each_userdata, "daemon.uptime_s", (clock_ns(CLOCK_MONOTONIC) - daemon->started_ns) / UINT64_C(1000000000),
+             NULL);
+        each(each_userdata, "daemon.socket", 0, daemon->config.socket_path);
+        each(each_userdata, "clients.count", listener_n_peers(daemon->listener), NULL);
+        each(each_userdata, "clients.accepted", listener_n_accepted(daemon->listener), NULL);
+        each(each_userdata, "clients.refused", listener_n_refused(daemon->listener), NULL);
+        each(each_userdata, "requests.count", dispatch_n_requests(daemon->dispatch), NULL);
+        if (daemon->clamp_reason)
+                each(each_userdata, "memory.budget_clamped", 0, daemon->clamp_reason);
+}
+
+typedef struct Summary {
+        char text[512];
+        size_t n_bytes;
+} Summary;
+
+static void summarize(void *userdata, const char *name, uint64_t value, const char *text)
+{
+        Summary *summary = userdata;
+        int n;
+
+        if (!text || (strncmp(name, "backend.", 8) != 0 && strncmp(name, "huge.", 5) != 0))
+                return;
+        n = snprintf(summary->text + summary->n_bytes, sizeof(summary->text) - summary->n_bytes, "; %s: %s", name,
+                     text);
+        if (n > 0)
+                summary->n_bytes = MIN(summary->n_bytes + (size_t)n, sizeof(summary->text) - 1);
+}
+
+static void announce(Daemon *daemon)
+{
+        Summary summary = { .text = "" };
+
+        store_each_fact(daemon->store, summarize, &summary);
+        log_notice("foliod " FOLIO_VERSION " is ready: socket %s; budget %" PRIu64 " MiB%s", daemon->config.socket_path,
+                   daemon->config.budget_bytes / MIB, summary.text);
+}
+
+/* --- settings ----------------------------------------------------------------------------------------------------- */
+
+/* More than there can be is not promised to anybody. */
+static void clamp_budget(Config *config, char **ret_reason)
+{
+        _cleanup_(cleanup_free) char *reason = NULL;
+        uint64_t max = config_budget_max(&reason);
+
+        free(steal_ptr(ret_reason));
+        if (config->budget_bytes <= max)
+                return;
+        log_warning("budget: %" PRIu64 " MiB is more than there is: %" PRIu64 " MiB, %s, is used",
+                    config->budget_bytes / MIB, max / MIB, reason ? reason : "by the limits of this host");
+        config->pool_bytes_max = MIN(config->pool_bytes_max, max / 16);
+        config->budget_bytes = max;
+        *ret_reason = steal_ptr(&reason);
+}
+
+static ProtoNamespace namespace_settings(const ConfigNamespace *from)
+{
+        ProtoNamespace settings = {
+                .fields = from->fields,
+                .owner_uid = from->owner_uid,
+                .owner_gid = from->owner_gid,
+                .mode = from->mode,
+                .backing = from->backing,
+                .huge = from->huge,
+                .quota_bytes = from->quota_bytes,
+                .quota_objects = from->quota_objects,
+                .objects_max = from->objects_max,
+        };
+
+        static_assert(sizeof(settings.name) == sizeof(from->name), "names are alike");
+        memcpy(settings.name, from->name, sizeof(settings.name));
+        return settings;
+}
+
+/* False: one of them cannot be; all others are done. */
+static bool configure_namespaces(Daemon *daemon, const Config *config)
+{
+        bool ok = true;
+
+        for (size_t i = 0; i < config->n_namespaces; i++) {
+                _cleanup_(cleanup_free) char *detail = NULL;
+                ProtoNamespace settings = namespace_settings(&config->namespaces[i]);
+                Status status = store_namespace_configure(daemon->store, &settings, &detail);
+
+                if (status == STATUS_OK)
+                        continue;
+                log_error("namespace %s: %s", settings.name, detail ? detail : status_to_text(status));
+                ok = false;
+        }
+        return ok;
+}
+
+static void warn_of_fixed(const Config *before, const Config *after)
+{
+        static const char text[] = "%s has changed; that takes a restart";
+
+        if (strcmp(before->socket_path, after->socket_path) != 0 || before->socket_mode != after->socket_mode)
+                log_warning(text, "socket");
+        if (before->packed_bytes_max != after->packed_bytes_max)
+                log_warning(text, "packed-max");
+        if (before->staging_bytes != after->staging_bytes)
+                log_warning(text, "staging");
+        if (before->objects_max != after->objects_max)
+                log_warning(text, "objects-max");
+        if (before->n_events != after->n_events)
+                log_warning(text, "events");
+        if (before->n_namespaces_max != after->n_namespaces_max)
+                log_warning(text, "namespaces-max");
+        if (before->huge != after->huge)
+                log_warning(text, "huge");
+        if (before->packed_protection != after->packed_protection)
+                log_warning(text, "packed-protection");
+        if (before->n_workers != after->n_workers)
+                log_warning(text, "workers");
+}
+
+/* What can change at run time changes; the rest stays as it was, and in force. */
+static void apply(Daemon *daemon, Config *config)
+{
+        warn_of_fixed(&daemon->config, config);
+        log_configure(config->log_level, config->log_target);
+        clamp_budget(config, &daemon->clamp_reason);
+        listener_set_limits(daemon->listener, config->clients_max, config->clients_per_uid_max);
+        (void)configure_namespaces(daemon, config); /* the log has what cannot be; the rest goes on */
+        daemon->config.log_level = config->log_level;
+        daemon->config.log_target = config->log_target;
+        daemon->config.clients_max = config->clients_max;
+        daemon->config.clients_per_uid_max = config->clients_per_uid_max;
+        daemon->config.idle_exit_s = config->idle_exit_s;
+        if (daemon->config.budget_bytes != config->budget_bytes) {
+                store_set_budget(daemon->store, config->budget_bytes);
+                dispatch_set_budget(daemon->dispatch, config->budget_bytes);
+                daemon->config.budget_bytes = config->budget_bytes;
+        }
+}
+
+static void reload(Daemon *daemon)
+{
+        _cleanup_(cleanup_free) char *message = NULL;
+        Config config = CONFIG_NULL;
+        int r;
+
+        /* Nobody need listen. */
+        (void)sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%" PRIu64, clock_ns(CLOCK_MONOTONIC) / 1000);
+        r = config_read(&config, daemon->argc, daemon->argv, &message);
+        if (r == 0) {
+                apply(daemon, &config);
+                log_notice("settings have been read again; the budget is %" PRIu64 " MiB",
+                           daemon->config.budget_bytes / MIB);
+        } else {
+                log_error("settings stay as they are: %s", message ? message : strerror(-r));
+        }
+        config_deinit(&config);
+        (void)sd_notify(0, "READY=1"); /* as above */
+}
+
+/* --- the loop ----------------------------------------------------------------------------------------------------- */
+
+static void stop(Daemon *daemon)
+{
+        daemon->is_stopping = true;
+        (void)event_base_loopbreak(daemon->base); /* the flag is what counts */
+}
+
+static void on_signal(evutil_socket_t number, short what, void *userdata)
+{
+        Daemon *daemon = userdata;
+
+        if (number == SIGHUP) {
+                reload(daemon);
+                return;
+        }
+        log_notice("stopping: signal %d", (int)number);
+        stop(daemon);
+}
+
+static void on_message(Peer *peer, const void *bytes, size_t n_bytes, void *userdata)
+{
+        Daemon *daemon = userdata;
+
+        dispatch_message(peer, bytes, n_bytes, daemon->dispatch);
+}
+
+static void on_hangup(void *userdata)
+{
+        Daemon *daemon = userdata;
+
+        /* What only this client held can go now. */
+        store_sweep_held(daemon->store);
+        daemon->idle_s = 0;
+}
+
+static void on_housekeeping(evutil_socket_t fd, short what, void *userdata)
+{
+        Daemon *daemon = userdata;
+
+        store_sweep_held(daemon->store);
+        if (daemon->config.idle_exit_s == 0 || listener_n_peers(daemon->listener) > 0 ||
+            !store_is_empty(daemon->store)) {
+                daemon->idle_s = 0;
+                return;
+        }
+        daemon->idle_s += HOUSEKEEPING_S;
+        if (daemon->idle_s < daemon->config.idle_exit_s)
+                return;
+        log_notice("stopping: empty and unused for %" PRIu64 " s", daemon->config.idle_exit_s);
+        stop(daemon);
+}
+
+static void on_expiry(evutil_socket_t fd, short what, void *userdata)
+{
+        Daemon *daemon = userdata;
+
+        daemon->expiry_armed_ns = UINT64_MAX;
+        store_expire(daemon->store);
+}
+
+/* The next moment can have come nearer with any request. */
+static void arm_expiry(Daemon *daemon)
+{
+        uint64_t next_ns = store_next_expiry_ns(daemon->store), now, wait_us;
+        struct timeval timeout;
+
+        if (next_ns == daemon->expiry_armed_ns)
+                return;
+        daemon->expiry_armed_ns = UINT64_MAX;
+        (void)event_del(daemon->expiry); /* cannot fail for an event of ours */
+        if (next_ns == UINT64_MAX)
+                return;
+        now = realtime_ns();
+        wait_us = next_ns > now ? (next_ns - now) / 1000 + 1 : 1;
+        wait_us = MIN(wait_us, EXPIRY_LOOK_S * UINT64_C(1000000));
+        timeout = (struct timeval){ (time_t)(wait_us / 1000000), (suseconds_t)(wait_us % 1000000) };
+        /* Should it fail, the next turn tries again. */
+        if (event_add(daemon->expiry, &timeout) == 0)
+                daemon->expiry_armed_ns = next_ns;
+}
+
+int daemon_run(Daemon *daemon)
+{
+        while (!daemon->is_stopping) {
+                arm_expiry(daemon);
+                if (event_base_loop(daemon->base, EVLOOP_ONCE) != 0) {
+                        log_error("the event loop failed: %s", strerror(errno));
+                        return DAEMON_E_FAILED;
+                }
+                store_flush(daemon->store);
+        }
+        return 0;
+}
+
+/* --- start and stop ----------------------------------------------------------------------------------------------- */
+
+static void prepare_process(void)
+{
+        struct rlimit limit;
+
+        (void)signal(SIGPIPE, SIG_IGN); /* cannot fail for a signal there is */
+        /* Descriptors are what a daemon like this runs out of first; a soft limit is for programs that use select(). */
+        if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+                limit.rlim_cur = limit.rlim_max;
+                if (setrlimit(RLIMIT_NOFILE, &limit) < 0)
+                        log_warning("the limit of open files stays at its soft value: %s", strerror(errno));
+        }
+        (void)prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0); /* a kernel without huge pages has none to lose */
+}
+
+static unsigned choose_n_workers(const Config *config)
+{
+        cpu_set_t cpus;
+
+        if (config->n_workers > 0)
+                return config->n_workers;
+        if (sched_getaffinity(0, sizeof(cpus), &cpus) < 0)
+                return WORKERS_MIN;
+        return (unsigned)CLAMP(CPU_COUNT(&cpus), WORKERS_MIN, WORKERS_MAX);
+}
+
+/* The socket that a service manager made for us; -1: none. */
+static int take_activated_fd(int *ret_fd)
+{
+        int n = sd_listen_fds(1);
+
+        *ret_fd = -1;
+        if (n < 0)
+                return fail("sd_listen_fds", n);
+        if (n == 0)
+                return 0;
+        if (n > 1 || sd_is_socket_unix(SD_LISTEN_FDS_START, SOCK_SEQPACKET, 1, NULL, 0) <= 0) {
+                log_error("cannot start: the service manager passed %d descriptors; it takes one, a unix socket of "
+                          "type SEQPACKET that listens", n);
+                return DAEMON_E_FAILED;
+        }
+        *ret_fd = SD_LISTEN_FDS_START;
+        return 0;
+}
+
+static int start_listener(Daemon *daemon)
+{
+        _cleanup_(cleanup_free) char *message = NULL;
+        ListenerConfig config = {
+                .base = daemon->base,
+                .socket_path = daemon->config.socket_path,
+                .socket_mode = daemon->config.socket_mode,
+                .clients_max = daemon->config.clients_max,
+                .clients_per_uid_max = daemon->config.clients_per_uid_max,
+                .on_message = on_message,
+                .message_userdata = daemon,
+                .on_hangup = on_hangup,
+                .hangup_userdata = daemon,
+        };
+        int r = take_activated_fd(&config.activated_fd);
+
+        if (r != 0)
+                return r;
+        r = listener_new(&config, &daemon->listener, &message);
+        if (r == LISTENER_E_RUNNING) {
+                log_notice("not started: %s", message ? message : "another foliod runs");
+                return DAEMON_E_RUNNING;
+        }
+        if (r != 0) {
+                log_error("cannot start: %s", message ? message : strerror(r < 0 ? -r : EPERM));
+                return DAEMON_E_FAILED;
+        }
+        return 0;
+}
+
+static int start_store(Daemon *daemon)
+{
+        const Config *config = &daemon->config;
+        StoreConfig store_config = {
+                .budget_bytes = config->budget_bytes,
+                .packed_bytes_max = config->packed_bytes_max,
+                .pool_bytes_max = config->pool_bytes_max,
+                .staging_bytes = config->staging_bytes,
+                .index_objects_max = config->objects_max,
+                .session_bytes_max = config->session_bytes_max,
+                .n_events = config->n_events,
+                .n_namespaces_max = config->n_namespaces_max,
+                .huge = config->huge,
+                .packed_protection = (StoreProtection)config->packed_protection,
+                .is_user_daemon = config->is_user_daemon,
+                .now_ns = realtime_ns,
+        };
+        DispatchConfig dispatch_config = {
+                .staging_bytes = config->staging_bytes,
+                .packed_bytes_max = config->packed_bytes_max,
+                .budget_bytes = config->budget_bytes,
+                .version = FOLIO_VERSION,
+                .each_fact = each_fact,
+                .userdata = daemon,
+        };
+        const char *failed_call = NULL;
+        int r;
+
+        r = worker_pool_new(daemon->base, choose_n_workers(config), &daemon->workers);
+        if (r < 0)
+                return fail("starting threads", r);
+        store_config.workers = daemon->workers;
+        r = store_new(&store_config, &daemon->store, &failed_call);
+        if (r < 0)
+                return fail(failed_call ? failed_call : "making the store", r);
+        dispatch_config.store = daemon->store;
+        r = dispatch_new(&dispatch_config, &daemon->dispatch);
+        if (r < 0)
+                return fail("making the dispatch", r);
+        return configure_namespaces(daemon, config) ? 0 : DAEMON_E_FAILED;
+}
+
+static int start_events(Daemon *daemon)
+{
+        static const int numbers[] = { SIGTERM, SIGINT, SIGHUP };
+        struct timeval second = { .tv_sec = HOUSEKEEPING_S };
+
+        static_assert(ARRAY_SIZE(numbers) == ARRAY_SIZE(daemon->signals), "an event for each");
+        for (size_t i = 0; i < ARRAY_SIZE(numbers); i++) {
+                daemon->signals[i] = evsignal_new(daemon->base, numbers[i], on_signal, daemon);
+                if (!daemon->signals[i] || event_add(daemon->signals[i], NULL) < 0)
+                        return fail("watching signals", ENOMEM);
+        }
+        daemon->housekeeping = event_new(daemon->base, -1, EV_PERSIST, on_housekeeping, daemon);
+        daemon->expiry = event_new(daemon->base, -1, 0, on_expiry, daemon);
+        if (!daemon->housekeeping || !daemon->expiry || event_add(daemon->housekeeping, &second) < 0)
+                return fail("making timers", ENOMEM);
+        return 0;
+}
+
+static int start_base(Daemon *daemon)
+{
+        struct event_config *config = event_config_new();
+
+        /* One thread only ever touches the loop. */
+        if (config && event_config_set_flag(config, EVENT_BASE_FLAG_NOLOCK) == 0)
+                daemon->base = event_base_new_with_config(config);
+        if (config)
+                event_config_free(config);
+        return daemon->base ? 0 : fail("epoll_create", errno);
+}
+
+/* Whoever started us may wait for a byte, or for the service manager's word. */
+static void tell_ready(Daemon *daemon)
+{
+        if (daemon->config.ready_fd >= 0) {
+                (void)!write(daemon->config.ready_fd, "1", 1); /* who has gone need not know */
+                daemon->config.ready_fd = close_fd(daemon->config.ready_fd);
+        }
+        (void)sd_notifyf(0, "READY=1\nSTATUS=Serving %s", daemon->config.socket_path); /* nobody need listen */
+}
+
+int daemon_new(Config *consume_config, int argc, char **argv, Daemon **ret)
+{
+        Daemon *daemon;
+        int r;
+
+        log_configure(consume_config->log_level, consume_config->log_target);
+        daemon = calloc(1, sizeof(*daemon));
+        if (!daemon)
+                return fail("allocating memory", ENOMEM);
+        daemon->config = *consume_config;
+        *consume_config = (Config)CONFIG_NULL;
+        daemon->argc = argc;
+        daemon->argv = argv;
+        daemon->started_ns = clock_ns(CLOCK_MONOTONIC);
+        daemon->expiry_armed_ns = UINT64_MAX;
+        /* A descriptor with that number that we open ourselves would be taken for it. */
+        if (daemon->config.ready_fd >= 0 && fcntl(daemon->config.ready_fd, F_SETFD, FD_CLOEXEC) < 0) {
+                r = fail("--ready-fd", errno);
+                daemon->config.ready_fd = -1;
+                daemon_free(daemon);
+                return r;
+        }
+        prepare_process();
+        clamp_budget(&daemon->config, &daemon->clamp_reason);
+        r = start_base(daemon);
+        if (r == 0)
+                r = start_listener(daemon);
+        if (r == 0)
+                r = start_store(daemon);
+        if (r == 0)
+                r = start_events(daemon);
+        if (r != 0) {
+                daemon_free(daemon);
+                return r;
+        }
+        announce(daemon);
+        tell_ready(daemon);
+        *ret = daemon;
+        return 0;
+}
+
+void daemon_free(Daemon *daemon)
+{
+        if (daemon->store)
+                (void)sd_notify(0, "STOPPING=1"); /* nobody need listen */
+        for (size_t i = 0; i < ARRAY_SIZE(daemon->signals); i++)
+                if (daemon->signals[i])
+                        event_free(daemon->signals[i]);
+        if (daemon->housekeeping)
+                event_free(daemon->housekeeping);
+        if (daemon->expiry)
+                event_free(daemon->expiry);
+        /* The connections, then what they had under way, which ends in the dispatch, then what carried it out. */
+        if (daemon->listener)
+                listener_free(daemon->listener);
+        if (daemon->store)
+                store_free(daemon->store);
+        if (daemon->dispatch)
+                dispatch_free(daemon->dispatch);
+        if (daemon->workers)
+                worker_pool_free(daemon->workers);
+        if (daemon->base)
+                event_base_free(daemon->base);
+        (void)close_fd(daemon->config.ready_fd);
+        config_deinit(&daemon->config);
+        free(daemon->clamp_reason);
+        free(daemon);
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The daemon as a whole: owns the loop and every module, in the order in which they need each other; starts them,
+ * turns the loop, stops them in the opposite order. What it is told to do comes from a Config and from signals.
+ */
+#ifndef DAEMON_DAEMON_H
+#define DAEMON_DAEMON_H
+
+#include "daemon/service/config.h"
+
+typedef struct Daemon Daemon;
+
+enum {
+        DAEMON_E_FAILED = 1,         /* it cannot start, and the log says why */
+        DAEMON_E_RUNNING = 2,        /* another one runs already */
+};
+
+/*
+ * Starts: when it returns 0, clients can connect. @config is taken over with success. @argc and @argv are read again
+ * on SIGHUP, and outlive the daemon.
+ */
+int daemon_new(Config *consume_config, int argc, char **argv, Daemon **ret);
+
+/* Until a signal, or the idle time, ends it. 0, or DAEMON_E_FAILED. */
+int daemon_run(Daemon *daemon);
+void daemon_free(Daemon *daemon);
+
+#endif

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The functions of store.h as a test wants them: every answer is scripted, every call is counted, and operations wait
+ * until the test ends them where it says so. For tests of what talks to a store.
+ */
+#ifndef TESTS_UNIT_FAKE_STORE_H
+#define TESTS_UNIT_FAKE_STORE_H
+
+#include "daemon/store/store.h"
+
+typedef struct FakeStore {
+        unsigned n_sessions_open;
+        unsigned n_sessions_made;
+        Status session_status;       /* of session_new() */
+        bool is_deferring;           /* operations wait for fake_end() */
+        StoreOp *waiting[1024];
+        size_t n_waiting;
+        size_t n_submitted;
+        void (*fill)(StoreOp *op);   /* gives an operation its results; NULL: OK and nothing else */
+        Status verb_status;          /* of all other verbs */
+        size_t n_verb_calls;
+        int index_fd, pins_fd, watch_fd;
+        size_t n_namespaces;         /* that a list finds */
+        size_t n_holders;
+        size_t n_facts;
+        char last_comm[64];
+        uid_t last_uid;
+        size_t last_n_groups;
+} FakeStore;
+
+extern FakeStore fake;
+
+void fake_reset(void);
+
+/* Ends a waiting operation, as a worker would have it done. */
+void fake_end(size_t i);
+
+#endif

@@ -1,0 +1,805 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Messages to verbs and back, over a real connection and a scripted store: the rules of the conversation by table,
+ * items in their places whatever order they end in, replies that fit, descriptors that go once.
+ */
+#include "harness.h"
+
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <event2/event.h>
+
+#include "base/macro.h"
+#include "daemon/server/dispatch.h"
+#include "daemon/server/shape.h"
+#include "daemon/service/log.h"
+#include "fake-store.h"
+#include "folio/admin.h"
+#include "proto/channel.h"
+
+typedef struct Fixture {
+        struct event_base *base;
+        Dispatch *dispatch;
+        ProtoDecoder *decoder;
+        int client;
+        Peer *peer;
+        uint8_t bytes[PROTO_MESSAGE_BYTES_MAX];
+        size_t n_bytes;
+        int fds[PROTO_FDS_MAX];
+        size_t n_fds;
+} Fixture;
+
+static Fixture f;
+
+static void on_hangup(Peer *peer, void *userdata)
+{
+        f.peer = NULL;
+        peer_unref(peer);
+}
+
+static void connect_client(void)
+{
+        gid_t groups[2] = { 8, 9 };
+        PeerConfig config = {
+                .base = f.base, .cred = { .uid = 5, .pid = 6, .n_groups = 2, .groups = groups }, .comm = "tester",
+                .fds_in_flight_max = 500, .on_message = dispatch_message, .message_userdata = f.dispatch,
+                .on_hangup = on_hangup,
+        };
+        int sockets[2];
+
+        assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, sockets), 0);
+        f.client = sockets[0];
+        assert_int_equal(peer_new(&config, sockets[1], &f.peer), 0);
+}
+
+static void disconnect_client(void)
+{
+        if (f.peer)
+                peer_close(f.peer);
+        if (f.client >= 0)
+                close(f.client);
+        f.client = -1;
+}
+
+static void each_fact(void *userdata, DispatchFactFn each, void *each_userdata)
+{
+        each(each_userdata, "daemon.version", 0, "1.2.3");
+}
+
+static int setup(void **state)
+{
+        DispatchConfig config = {
+                .staging_bytes = 4 * MIB, .packed_bytes_max = MIB, .budget_bytes = GIB, .version = "1.2.3",
+                .each_fact = each_fact,
+        };
+
+        harness_setup(state);
+        fake_reset();
+        f = (Fixture){ .client = -1 };
+        f.base = event_base_new();
+        if (!f.base || dispatch_new(&config, &f.dispatch) < 0 || proto_decoder_new(&f.decoder) < 0)
+                return -1;
+        connect_client();
+        return 0;
+}
+
+static int teardown(void **state)
+{
+        disconnect_client();
+        assert_int_equal(fake.n_sessions_open, 0);
+        dispatch_free(f.dispatch); /* asserts that nothing is under way */
+        proto_decoder_free(f.decoder);
+        event_base_free(f.base);
+        return harness_teardown(state);
+}
+
+#define DISPATCH_TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
+
+static void turn(void)
+{
+        assert_true(event_base_loop(f.base, EVLOOP_NONBLOCK) >= 0);
+}
+
+static void send_request(const ProtoRequest *request)
+{
+        size_t n_bytes;
+
+        assert_true(proto_encode_request(request, f.bytes, &n_bytes));
+        assert_int_equal(channel_send(f.client, f.bytes, n_bytes, NULL, 0), CHANNEL_OK);
+        turn();
+}
+
+static bool receive_reply(ProtoReply *ret)
+{
+        if (channel_receive(f.client, f.bytes, sizeof(f.bytes), &f.n_bytes, f.fds, PROTO_FDS_MAX, &f.n_fds, NULL) != CHANNEL_OK)
+                return false;
+        assert_true(proto_decode_reply(f.decoder, f.bytes, f.n_bytes, ret));
+        return true;
+}
+
+static void close_fds(void)
+{
+        for (size_t i = 0; i < f.n_fds; i++)
+                close(f.fds[i]);
+        f.n_fds = 0;
+}
+
+static void hello(void)
+{
+        ProtoRequest request = { .id = 1, .verb = VERB_HELLO, .version_min = 1, .version_max = 1 };
+        ProtoReply reply;
+
+        send_request(&request);
+        assert_true(receive_reply(&reply));
+        assert_int_equal(reply.status, STATUS_OK);
+        assert_int_equal(f.n_fds, 1);
+        close_fds();
+}
+
+static void assert_key(Key key, const char *text)
+{
+        assert_int_equal(key.n_bytes, strlen(text));
+        assert_memory_equal(key.bytes, text, strlen(text));
+}
+
+static void test_hello(void **state)
+{
+        ProtoRequest request = { .id = 77, .verb = VERB_HELLO, .version_min = 1, .version_max = 9,
+                                 .client_name = { "my name", 7 } };
+        ProtoReply reply;
+
+        send_request(&request);
+        assert_true(receive_reply(&reply));
+        assert_int_equal(reply.id, 77);
+        assert_int_equal(reply.status, STATUS_OK);
+        assert_true(reply.has_welcome);
+        assert_int_equal(reply.version, 1);
+        assert_int_equal(reply.instance, 4711);
+        assert_int_equal(reply.staging_bytes, 4 * MIB);
+        assert_int_equal(reply.packed_bytes_max, MIB);
+        assert_int_equal(reply.budget_bytes, GIB);
+        assert_int_equal(reply.daemon_pid, getpid());
+        assert_key(reply.daemon_version, "1.2.3");
+        assert_int_equal(f.n_fds, 1);
+        close_fds();
+        assert_string_equal(fake.last_comm, "my name");
+        assert_int_equal(fake.last_uid, 5);
+        assert_int_equal(fake.last_n_groups, 2);
+        assert_int_equal(fake.n_sessions_open, 1);
+        disconnect_client();
+        assert_int_equal(fake.n_sessions_open, 0);
+}
+
+static void test_hello_of_other_versions(void **state)
+{
+        static const uint32_t versions[][2] = { { 2, 9 }, { 0, 0 }, { UINT32_MAX, UINT32_MAX } };
+
+        for (size_t i = 0; i < ARRAY_SIZE(versions); i++) {
+                ProtoRequest request = { .id = 1, .verb = VERB_HELLO, .version_min = versions[i][0],
+                                         .version_max = versions[i][1], .client_name = { "n", 1 } };
+                ProtoReply reply;
+
+                send_request(&request);
+                assert_true(receive_reply(&reply));
+                assert_int_equal(reply.status, STATUS_PROTOCOL);
+                assert_true(reply.detail.n_bytes > 0);
+                assert_null(f.peer);
+                assert_int_equal(fake.n_sessions_made, 0);
+                disconnect_client();
+                connect_client();
+        }
+}
+
+static void test_hello_over_a_limit(void **state)
+{
+        ProtoRequest request = { .id = 5, .verb = VERB_HELLO, .version_min = 1, .version_max = 1 };
+        ProtoReply reply;
+
+        fake.session_status = STATUS_LIMIT;
+        send_request(&request);
+        assert_true(receive_reply(&reply));
+        assert_int_equal(reply.id, 5);
+        assert_int_equal(reply.status, STATUS_LIMIT);
+        assert_key(reply.detail, "no session for you");
+        assert_null(f.peer);
+}
+
+static void test_garbage(void **state)
+{
+        assert_int_equal(channel_send(f.client, "garbage", 7, NULL, 0), CHANNEL_OK);
+        turn();
+        assert_null(f.peer);
+}
+
+static ProtoItem good_item(ProtoVerb verb)
+{
+        ProtoItem item = { .key = { "k", 1 } };
+
+        if (verb == VERB_WRITE || verb == VERB_SEAL || verb == VERB_ABORT || verb == VERB_REGION || verb == VERB_RELEASE)
+                item = (ProtoItem){ .slot = 1, .generation = 2, .flags = PROTO_ITEM_BY_SLOT };
+        return item;
+}
+
+/* Which of the five fields of a request each verb needs; each but namespace_id of objects is needed where it is taken. */
+enum { HELLO = 1, NS_ID = 2, ITEMS = 4, NS = 8, AFTER = 16 };
+
+static const uint8_t needs[_VERB_MAX] = {
+        [VERB_HELLO] = HELLO, [VERB_NAMESPACE_OPEN] = NS, [VERB_PUT] = ITEMS, [VERB_CREATE] = ITEMS, [VERB_WRITE] = ITEMS,
+        [VERB_SEAL] = ITEMS, [VERB_ABORT] = ITEMS, [VERB_REGION] = ITEMS, [VERB_RELEASE] = ITEMS,
+        [VERB_TRUNCATE] = ITEMS, [VERB_DELETE] = ITEMS, [VERB_HOLDERS] = ITEMS, [VERB_NAMESPACE_ADD] = NS,
+        [VERB_NAMESPACE_SET] = NS, [VERB_NAMESPACE_REMOVE] = NS,
+};
+static const uint8_t takes[_VERB_MAX] = {
+        [VERB_HELLO] = HELLO, [VERB_NAMESPACE_OPEN] = NS, [VERB_PUT] = ITEMS | NS_ID, [VERB_CREATE] = ITEMS | NS_ID,
+        [VERB_WRITE] = ITEMS | NS_ID, [VERB_SEAL] = ITEMS | NS_ID, [VERB_ABORT] = ITEMS | NS_ID,
+        [VERB_REGION] = ITEMS | NS_ID, [VERB_RELEASE] = ITEMS | NS_ID, [VERB_TRUNCATE] = ITEMS | NS_ID,
+        [VERB_DELETE] = ITEMS | NS_ID, [VERB_HOLDERS] = ITEMS | NS_ID, [VERB_NAMESPACE_ADD] = NS,
+        [VERB_NAMESPACE_SET] = NS, [VERB_NAMESPACE_REMOVE] = NS, [VERB_WATCH] = NS_ID, [VERB_NAMESPACE_LIST] = AFTER,
+};
+
+static void test_which_fields_break_a_rule(void **state)
+{
+        static const size_t n_items_max[_VERB_MAX] = { [VERB_REGION] = 250, [VERB_HOLDERS] = 1 };
+
+        for (ProtoVerb verb = VERB_NONE + 1; verb < _VERB_MAX; verb++) {
+                bool is_hello = verb == VERB_HELLO, is_silent = verb == VERB_ABORT || verb == VERB_RELEASE;
+                size_t n_max = n_items_max[verb] ? n_items_max[verb] : PROTO_ITEMS_MAX;
+                ProtoItem item = good_item(verb);
+
+                for (unsigned fields = 0; fields < 32; fields++) {
+                        ProtoRequest request = {
+                                .id = 1, .verb = verb, .namespace_id = fields & NS_ID ? 3 : 0, .items = &item,
+                                .n_items = fields & ITEMS ? 1 : 0, .has_namespace = fields & NS, .ns = { .name = "n" },
+                                .version_min = fields & HELLO ? 1 : 0, .version_max = fields & HELLO ? 1 : 0,
+                                .after = { "a", fields & AFTER ? 1 : 0 },
+                        };
+                        bool is_good = (fields & needs[verb]) == needs[verb] && !(fields & ~takes[verb]);
+
+                        assert_int_equal(shape_find_breach(&request, !is_hello) == NULL, is_good);
+                        assert_non_null(shape_find_breach(&request, is_hello));
+                        if (!is_good)
+                                continue;
+                        request.id = 0;
+                        assert_int_equal(shape_find_breach(&request, !is_hello) == NULL, is_silent);
+                        request.id = 1;
+                        if (!(takes[verb] & ITEMS))
+                                continue;
+                        request.n_items = n_max;
+                        assert_null(shape_find_breach(&request, true));
+                        request.n_items = n_max + 1;
+                        assert_non_null(shape_find_breach(&request, true));
+                }
+        }
+}
+
+static void test_breaches_disconnect(void **state)
+{
+        ProtoRequest ping = { .id = 1, .verb = VERB_PING }, silent_ping = { .verb = VERB_PING },
+                     again = { .id = 1, .verb = VERB_HELLO, .version_min = 1, .version_max = 1 };
+        const ProtoRequest *breaches[] = { &silent_ping, &again };
+        ProtoReply reply;
+
+        send_request(&ping); /* before HELLO */
+        assert_null(f.peer);
+        assert_false(receive_reply(&reply));
+        for (size_t i = 0; i < ARRAY_SIZE(breaches); i++) {
+                disconnect_client();
+                connect_client();
+                hello();
+                send_request(&ping);
+                assert_true(receive_reply(&reply));
+                assert_int_equal(reply.id, 1);
+                assert_int_equal(reply.status, STATUS_OK);
+                send_request(breaches[i]);
+                assert_null(f.peer);
+                assert_false(receive_reply(&reply));
+                assert_int_equal(fake.n_sessions_open, 0);
+        }
+}
+
+static void test_item_faults(void **state)
+{
+        static const struct { ProtoVerb verb; ProtoItem item; bool is_good; } rows[] = {
+#define KEY .key = { "k", 1 }
+#define SLOT .slot = 1, .generation = 2, .flags = PROTO_ITEM_BY_SLOT
+                { VERB_PUT, { KEY, .size_bytes = 1, .staging_offset = 1, .flags = FOLIO_REPLACE, .lifetime = 1 }, true },
+                { VERB_PUT, { KEY, .lifetime = FOLIO_UNTIL_TIME, .expires_ns = 1, .metadata = { "m", 1 } }, true },
+                { VERB_PUT, { KEY, .size_bytes = UINT64_MAX, .staging_offset = UINT64_MAX }, true }, /* the store's to judge */
+                { VERB_PUT, { .size_bytes = 1 }, false },
+                { VERB_PUT, { SLOT }, false },
+                { VERB_PUT, { KEY, .flags = FOLIO_MUTABLE }, false },
+                { VERB_PUT, { KEY, .flags = FOLIO_STREAM }, false },
+                { VERB_PUT, { KEY, .flags = PROTO_ITEM_STAGED }, false },
+                { VERB_PUT, { KEY, .flags = 1u << 31 }, false },
+                { VERB_PUT, { KEY, .offset_bytes = 1 }, false },
+                { VERB_PUT, { KEY, .capacity_bytes = 1 }, false },
+                { VERB_PUT, { KEY, .slot = 1 }, false },
+                { VERB_PUT, { KEY, .generation = 1 }, false },
+                { VERB_PUT, { KEY, .lifetime = 3 }, false },
+                { VERB_PUT, { KEY, .lifetime = UINT32_MAX }, false },
+                { VERB_PUT, { KEY, .expires_ns = 1 }, false },
+                { VERB_CREATE, { KEY, .size_bytes = 1, .capacity_bytes = 2, .flags = 31 | PROTO_ITEM_STAGED }, true },
+                { VERB_CREATE, { KEY, .flags = 32 }, false },
+                { VERB_CREATE, { KEY, .staging_offset = 1 }, false },
+                { VERB_CREATE, { KEY, .offset_bytes = 1 }, false },
+                { VERB_WRITE, { SLOT, .offset_bytes = 1, .size_bytes = 1, .staging_offset = 1 }, true },
+                { VERB_WRITE, { KEY }, false },
+                { VERB_WRITE, { SLOT, KEY }, false },
+                { VERB_WRITE, { SLOT, .content_type = { "c", 1 } }, false },
+                { VERB_SEAL, { SLOT }, true },
+                { VERB_SEAL, { SLOT, .staging_offset = 1 }, false },
+                { VERB_SEAL, { .slot = 1, .generation = 2, .flags = PROTO_ITEM_BY_SLOT | PROTO_ITEM_STAGED,
+                               .staging_offset = 1 }, true },
+                { VERB_SEAL, { SLOT, .size_bytes = 1 }, false },
+                { VERB_ABORT, { SLOT }, true },
+                { VERB_ABORT, { KEY }, false },
+                { VERB_REGION, { .flags = PROTO_ITEM_BY_SLOT | PROTO_ITEM_WRITABLE }, true },
+                { VERB_REGION, { KEY, .flags = PROTO_ITEM_WRITABLE }, false },
+                { VERB_REGION, { .flags = PROTO_ITEM_BY_SLOT | PROTO_ITEM_IF_EXISTS }, false },
+                { VERB_RELEASE, { SLOT }, true },
+                { VERB_RELEASE, { SLOT, .size_bytes = 1 }, false },
+                { VERB_TRUNCATE, { SLOT, .size_bytes = UINT64_MAX }, true },
+                { VERB_TRUNCATE, { KEY, .size_bytes = 1 }, true },
+                { VERB_TRUNCATE, { KEY, .flags = PROTO_ITEM_WRITABLE }, false },
+                { VERB_TRUNCATE, { SLOT, KEY }, false },
+                { VERB_DELETE, { KEY, .flags = PROTO_ITEM_IF_EXISTS }, true },
+                { VERB_DELETE, { SLOT }, true },
+                { VERB_DELETE, { .flags = PROTO_ITEM_IF_EXISTS }, false },
+                { VERB_DELETE, { KEY, .size_bytes = 1 }, false },
+                { VERB_HOLDERS, { KEY }, true },
+                { VERB_HOLDERS, { KEY, .flags = PROTO_ITEM_IF_EXISTS }, false },
+        };
+
+        for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+                if ((shape_find_item_fault(rows[i].verb, &rows[i].item) == NULL) != rows[i].is_good)
+                        fail_msg("row %zu: %s", i, rows[i].is_good ? "refused" : "taken");
+}
+
+static void fill_by_key(StoreOp *op)
+{
+        /* The key is "<number>": its item gets results by it. */
+        unsigned number = 0;
+
+        for (size_t i = 0; i < op->item->key.n_bytes; i++)
+                number = number * 10 + (unsigned)(op->item->key.bytes[i] - '0');
+
+        op->slot = number;
+        op->generation = number + 1000;
+        op->region_id = number + 2000;
+        op->region_bytes = number + 3000;
+        op->offset_bytes = number + 4000;
+        op->placement = FOLIO_PLACEMENT_PACKED;
+        if (number % 3 == 1) {
+                op->status = STATUS_EXISTS;
+                op->detail = strdup("it is there");
+        }
+}
+
+static void make_items(ProtoItem *items, char (*keys)[8], size_t n)
+{
+        for (size_t i = 0; i < n; i++) {
+                snprintf(keys[i], 8, "%u", (unsigned)(i % 1000));
+                items[i] = (ProtoItem){ .key = { keys[i], strlen(keys[i]) } };
+        }
+}
+
+static void test_items_in_their_places(void **state)
+{
+        static ProtoItem items[PROTO_ITEMS_MAX];
+        static char keys[PROTO_ITEMS_MAX][8];
+        ProtoRequest request = { .id = 9, .verb = VERB_PUT, .namespace_id = 3, .n_items = PROTO_ITEMS_MAX, .items = items };
+        ProtoReply reply;
+
+        make_items(items, keys, PROTO_ITEMS_MAX);
+        items[10].flags = 1u << 30; /* a fault among them */
+        hello();
+        fake.fill = fill_by_key;
+        for (int pass = 0; pass < 3; pass++) {
+                fake.is_deferring = pass > 0;
+                fake.n_submitted = fake.n_waiting = 0;
+                send_request(&request);
+                assert_int_equal(fake.n_submitted, PROTO_ITEMS_MAX - 1);
+                for (size_t i = 0; i < fake.n_waiting; i++) {
+                        assert_false(receive_reply(&reply));
+                        fake_end(pass == 1 ? i : fake.n_waiting - 1 - i);
+                }
+                turn();
+                assert_true(receive_reply(&reply));
+                assert_int_equal(reply.id, 9);
+                assert_int_equal(reply.status, STATUS_OK);
+                assert_int_equal(reply.n_items, PROTO_ITEMS_MAX);
+                for (size_t i = 0; i < PROTO_ITEMS_MAX; i++) {
+                        if (i == 10) {
+                                assert_int_equal(reply.items[i].status, STATUS_INVALID);
+                        } else if (i % 3 == 1) {
+                                assert_int_equal(reply.items[i].status, STATUS_EXISTS);
+                                assert_int_equal(reply.items[i].slot, 0);
+                        } else {
+                                assert_int_equal(reply.items[i].status, STATUS_OK);
+                                assert_int_equal(reply.items[i].slot, i);
+                                assert_int_equal(reply.items[i].generation, i + 1000);
+                                assert_int_equal(reply.items[i].region_id, i + 2000);
+                                assert_int_equal(reply.items[i].region_bytes, i + 3000);
+                                assert_int_equal(reply.items[i].offset_bytes, i + 4000);
+                                assert_int_equal(reply.items[i].descriptor, 0);
+                        }
+                }
+                assert_key(reply.items[1].detail, "it is there");
+        }
+}
+
+/* What an operation borrows stays, while other messages come and go. */
+static void test_operations_keep_their_items(void **state)
+{
+        ProtoItem item = { .key = { "the key", 7 }, .metadata = { "meta\0data", 9 }, .content_type = { "type", 4 },
+                           .size_bytes = 5 };
+        ProtoRequest request = { .id = 9, .verb = VERB_PUT, .namespace_id = 3, .n_items = 1, .items = &item };
+        ProtoRequest ping = { .id = 10, .verb = VERB_PING };
+        ProtoReply reply;
+        const StoreOp *op;
+
+        hello();
+        fake.is_deferring = true;
+        send_request(&request);
+        for (int i = 0; i < 5; i++) {
+                send_request(&ping);
+                assert_true(receive_reply(&reply));
+                assert_int_equal(reply.id, 10);
+        }
+        op = fake.waiting[0];
+        assert_int_equal(op->namespace_id, 3);
+        assert_int_equal(op->verb, VERB_PUT);
+        assert_key(op->item->key, "the key");
+        assert_int_equal(op->item->metadata.n_bytes, 9);
+        assert_memory_equal(op->item->metadata.bytes, "meta\0data", 9);
+        assert_key(op->item->content_type, "type");
+        fake_end(0);
+        assert_true(receive_reply(&reply));
+        assert_int_equal(reply.id, 9);
+}
+
+static void test_hangup_with_operations_under_way(void **state)
+{
+        ProtoItem items[3];
+        char keys[3][8];
+        ProtoRequest request = { .id = 9, .verb = VERB_CREATE, .n_items = 3, .items = items };
+
+        make_items(items, keys, 3);
+        hello();
+        fake.is_deferring = true;
+        send_request(&request);
+        send_request(&request);
+        close(f.client);
+        f.client = -1;
+        turn();
+        assert_null(f.peer);
+        assert_int_equal(fake.n_sessions_open, 0);
+        fake.fill = fill_by_key;
+        for (size_t i = 0; i < fake.n_waiting; i++)
+                fake_end(i);
+}
+
+static void test_silent_requests(void **state)
+{
+        ProtoItem item = good_item(VERB_ABORT), wrong = { .key = { "k", 1 } };
+        ProtoRequest request = { .verb = VERB_ABORT, .n_items = 1, .items = &item };
+        ProtoReply reply;
+
+        hello();
+        send_request(&request);
+        request.verb = VERB_RELEASE;
+        send_request(&request);
+        request.id = 5; /* RELEASE is never answered */
+        send_request(&request);
+        assert_int_equal(fake.n_submitted, 3);
+        request.id = 0;
+        request.items = &wrong;
+        send_request(&request);
+        assert_int_equal(fake.n_submitted, 3);
+        assert_false(receive_reply(&reply));
+        assert_non_null(f.peer);
+        request = (ProtoRequest){ .id = 6, .verb = VERB_ABORT, .n_items = 1, .items = &item };
+        send_request(&request);
+        assert_true(receive_reply(&reply));
+        assert_int_equal(reply.id, 6);
+        assert_int_equal(reply.n_items, 1);
+}
+
+static void fill_long_detail(StoreOp *op)
+{
+        op->status = STATUS_FULL;
+        op->detail = malloc(1000);
+        assert_non_null(op->detail);
+        memset(op->detail, 'd', 999);
+        op->detail[999] = '\0';
+}
+
+static void fill_largest(StoreOp *op)
+{
+        op->slot = UINT32_MAX;
+        op->generation = op->region_id = op->region_bytes = op->offset_bytes = UINT64_MAX;
+        op->placement = FOLIO_PLACEMENT_OWN;
+}
+
+static void test_replies_fit(void **state)
+{
+        static ProtoItem items[PROTO_ITEMS_MAX];
+        static char keys[PROTO_ITEMS_MAX][8];
+        ProtoRequest request = { .id = UINT64_MAX, .verb = VERB_DELETE, .n_items = PROTO_ITEMS_MAX, .items = items };
+        ProtoReply reply;
+
+        make_items(items, keys, PROTO_ITEMS_MAX);
+        hello();
+        fake.fill = fill_long_detail;
+        send_request(&request);
+        assert_true(receive_reply(&reply));
+        assert_int_equal(reply.items[0].detail.n_bytes, PROTO_DETAIL_BYTES_MAX);
+        assert_int_equal(reply.items[20].detail.n_bytes, PROTO_DETAIL_BYTES_MAX);
+        assert_int_equal(reply.items[PROTO_ITEMS_MAX - 1].detail.n_bytes, 0);
+        for (size_t i = 0; i < PROTO_ITEMS_MAX; i++)
+                assert_int_equal(reply.items[i].status, STATUS_FULL);
+        fake.fill = fill_largest;
+        send_request(&request);
+        assert_true(receive_reply(&reply));
+        assert_int_equal(reply.n_items, PROTO_ITEMS_MAX);
+        assert_true(reply.items[PROTO_ITEMS_MAX - 1].generation == UINT64_MAX);
+}
+
+static int region_fd = -1;
+
+static void fill_region(StoreOp *op)
+{
+        op->region_id = op->item->slot / 2; /* two objects in each region */
+        op->fd = fcntl(region_fd, F_DUPFD_CLOEXEC, 3);
+        if (op->item->slot == 6)
+                op->status = STATUS_DELETED; /* and its descriptor must not go, nor stay */
+}
+
+static void test_descriptors_go_once(void **state)
+{
+        ProtoItem items[8];
+        ProtoRequest request = { .id = 9, .verb = VERB_REGION, .n_items = 8, .items = items };
+        static const uint32_t expected[8] = { 1, 1, 2, 3, 4, 4, 0, 5 };
+        ProtoReply reply;
+
+        for (uint32_t i = 0; i < 8; i++)
+                items[i] = (ProtoItem){ .slot = i, .flags = PROTO_ITEM_BY_SLOT };
+        items[3].flags |= PROTO_ITEM_WRITABLE; /* of the same region as 2, but another descriptor */
+        region_fd = memfd_create("region", MFD_CLOEXEC);
+        hello();
+        fake.fill = fill_region;
+        send_request(&request);
+        assert_true(receive_reply(&reply));
+        assert_int_equal(f.n_fds, 5);
+        for (size_t i = 0; i < 8; i++)
+                assert_int_equal(reply.items[i].descriptor, expected[i]);
+        close_fds();
+        close(region_fd);
+}
+
+static void fill_own_region(StoreOp *op)
+{
+        op->region_id = op->item->key.n_bytes;
+        op->fd = fcntl(region_fd, F_DUPFD_CLOEXEC, 3);
+}
+
+static void test_creates_with_descriptors(void **state)
+{
+        static ProtoItem items[PROTO_ITEMS_MAX];
+        static char keys[PROTO_ITEMS_MAX][8];
+        ProtoRequest request = { .id = 9, .verb = VERB_CREATE, .n_items = 250, .items = items };
+        ProtoReply reply;
+
+        make_items(items, keys, PROTO_ITEMS_MAX);
+        region_fd = memfd_create("region", MFD_CLOEXEC);
+        hello();
+        fake.fill = fill_own_region;
+        send_request(&request);
+        assert_true(receive_reply(&reply));
+        assert_int_equal(f.n_fds, 250);
+        for (size_t i = 0; i < 250; i++)
+                assert_int_equal(reply.items[i].descriptor, i + 1);
+        close_fds();
+        request.n_items = 251;
+        send_request(&request);
+        assert_true(receive_reply(&reply));
+        assert_int_equal(reply.status, STATUS_INVALID);
+        assert_int_equal(reply.n_items, 0);
+        assert_int_equal(fake.n_submitted, 250);
+        fake.fill = NULL;
+        items[0].flags = PROTO_ITEM_STAGED;
+        send_request(&request);
+        assert_true(receive_reply(&reply));
+        assert_int_equal(reply.status, STATUS_OK);
+        close(region_fd);
+}
+
+static void test_namespaces(void **state)
+{
+        ProtoRequest request = { .id = 9, .verb = VERB_NAMESPACE_OPEN, .has_namespace = true, .ns = { .name = "nsname" } };
+        ProtoReply reply;
+        int file = memfd_create("index", MFD_CLOEXEC);
+
+        hello();
+        fake.index_fd = fake.pins_fd = file;
+        send_request(&request);
+        assert_true(receive_reply(&reply));
+        assert_int_equal(reply.status, STATUS_OK);
+        assert_int_equal(reply.n_namespaces, 1);
+        assert_string_equal(reply.namespaces[0].name, "nsname");
+        assert_int_equal(f.n_fds, 2);
+        close_fds();
+        fake.index_fd = fake.pins_fd = -1;
+        send_request(&request);
+        assert_true(receive_reply(&reply));
+        assert_int_equal(f.n_fds, 0);
+        fake.verb_status = STATUS_NOT_FOUND;
+        for (ProtoVerb verb = VERB_NAMESPACE_ADD; verb <= VERB_NAMESPACE_REMOVE; verb++) {
+                request.verb = verb;
+                send_request(&request);
+                assert_true(receive_reply(&reply));
+                assert_int_equal(reply.status, STATUS_NOT_FOUND);
+                assert_key(reply.detail, "because the test says so");
+                assert_int_equal(reply.n_namespaces, 0);
+        }
+        fake.verb_status = STATUS_OK;
+        request.verb = VERB_NAMESPACE_ADD;
+        request.ns.fields = FOLIO_NAMESPACE_FIELD_MODE;
+        request.ns.mode = 0777;
+        send_request(&request);
+        assert_true(receive_reply(&reply));
+        assert_int_equal(reply.namespaces[0].mode, 0777);
+        fake.n_verb_calls = 0;
+        request.ns.mode = 01000;
+        send_request(&request);
+        assert_true(receive_reply(&reply));
+        assert_int_equal(reply.status, STATUS_INVALID);
+        assert_int_equal(fake.n_verb_calls, 0);
+        close(file);
+}
+
+static void test_settings_by_table(void **state)
+{
+        static const struct { ProtoNamespace ns; bool is_good; } rows[] = {
+                { { .fields = 0, .mode = UINT32_MAX, .backing = 99, .huge = 99 }, true },
+                { { .fields = 255, .mode = 0777, .backing = 1, .huge = 2, .owner_uid = UINT32_MAX - 1 }, true },
+                { { .fields = 256 }, false },
+                { { .fields = UINT32_MAX }, false },
+                { { .fields = FOLIO_NAMESPACE_FIELD_BACKING, .backing = 0 }, false },
+                { { .fields = FOLIO_NAMESPACE_FIELD_BACKING, .backing = 3 }, true },
+                { { .fields = FOLIO_NAMESPACE_FIELD_BACKING, .backing = 4 }, false },
+                { { .fields = FOLIO_NAMESPACE_FIELD_HUGE, .huge = 3 }, false },
+                { { .fields = FOLIO_NAMESPACE_FIELD_OWNER, .owner_uid = UINT32_MAX }, false },
+                { { .fields = FOLIO_NAMESPACE_FIELD_GROUP, .owner_gid = UINT32_MAX }, false },
+        };
+
+        for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+                ProtoRequest request = { .id = 1, .verb = VERB_NAMESPACE_SET, .has_namespace = true, .ns = rows[i].ns };
+
+                assert_int_equal(shape_find_fault(&request) == NULL, rows[i].is_good);
+        }
+}
+
+static void test_lists_are_shortened(void **state)
+{
+        ProtoItem item = { .key = { "k", 1 } };
+        ProtoRequest list = { .id = 9, .verb = VERB_NAMESPACE_LIST };
+        ProtoRequest holders = { .id = 9, .verb = VERB_HOLDERS, .n_items = 1, .items = &item };
+        ProtoRequest status = { .id = 9, .verb = VERB_STATUS };
+        ProtoReply reply;
+
+        hello();
+        fake.n_namespaces = 64; /* of more bytes than a packet has */
+        send_request(&list);
+        assert_true(receive_reply(&reply));
+        assert_in_range(reply.n_namespaces, 40, 64);
+        fake.n_namespaces = 0;
+        send_request(&list);
+        assert_true(receive_reply(&reply));
+        assert_int_equal(reply.n_namespaces, 0);
+
+        fake.n_holders = 3;
+        send_request(&holders);
+        assert_true(receive_reply(&reply));
+        assert_int_equal(reply.n_holders, 3);
+        assert_int_equal(reply.n_more, 0);
+        assert_int_equal(reply.holders[2].n_pins, 2);
+        assert_int_equal(reply.holders[2].pid, 77);
+        assert_int_equal(reply.holders[2].uid, 7);
+        assert_int_equal(reply.holders[2].connected_ns, 777);
+        assert_key(reply.holders[2].comm, "a holder");
+        fake.n_holders = 1000;
+        send_request(&holders);
+        assert_true(receive_reply(&reply));
+        assert_int_equal(reply.n_holders + reply.n_more, 1000);
+        assert_int_equal(reply.n_holders, PROTO_HOLDERS_MAX);
+
+        fake.n_facts = 4;
+        send_request(&status);
+        assert_true(receive_reply(&reply));
+        assert_int_equal(reply.n_facts, 5);
+        assert_key(reply.facts[0].name, "daemon.version");
+        assert_key(reply.facts[0].text, "1.2.3");
+        assert_int_equal(reply.facts[1].text.n_bytes, 127);
+        assert_int_equal(reply.facts[2].value, 1);
+        assert_int_equal(reply.facts[2].text.n_bytes, 0);
+        fake.n_facts = 1000;
+        send_request(&status);
+        assert_true(receive_reply(&reply));
+        assert_in_range(reply.n_facts, 64, PROTO_FACTS_MAX);
+}
+
+static void test_watch_and_holders_refused(void **state)
+{
+        ProtoItem item = { .key = { "k", 1 }, .flags = PROTO_ITEM_STAGED };
+        ProtoRequest watch = { .id = 9, .verb = VERB_WATCH, .namespace_id = 3 };
+        ProtoRequest holders = { .id = 9, .verb = VERB_HOLDERS, .n_items = 1, .items = &item };
+        ProtoReply reply;
+
+        hello();
+        fake.watch_fd = memfd_create("watch", MFD_CLOEXEC);
+        send_request(&watch);
+        assert_true(receive_reply(&reply));
+        assert_int_equal(f.n_fds, 1);
+        close_fds();
+        close(fake.watch_fd);
+        fake.watch_fd = -1;
+        fake.verb_status = STATUS_ACCESS;
+        send_request(&watch);
+        assert_true(receive_reply(&reply));
+        assert_int_equal(reply.status, STATUS_ACCESS);
+        send_request(&holders);
+        assert_true(receive_reply(&reply));
+        assert_int_equal(reply.status, STATUS_INVALID);
+        item.flags = 0;
+        send_request(&holders);
+        assert_true(receive_reply(&reply));
+        assert_int_equal(reply.status, STATUS_ACCESS);
+}
+
+static void test_budget_can_change(void **state)
+{
+        ProtoRequest request = { .id = 1, .verb = VERB_HELLO, .version_min = 1, .version_max = 1 };
+        ProtoReply reply;
+
+        dispatch_set_budget(f.dispatch, 7 * GIB);
+        send_request(&request);
+        assert_true(receive_reply(&reply));
+        assert_int_equal(reply.budget_bytes, 7 * GIB);
+        close_fds();
+        assert_int_equal(dispatch_n_requests(f.dispatch), 1);
+}
+
+int main(void)
+{
+        static const struct CMUnitTest tests[] = {
+                DISPATCH_TEST(test_hello),
+                DISPATCH_TEST(test_hello_of_other_versions),
+                DISPATCH_TEST(test_hello_over_a_limit),
+                DISPATCH_TEST(test_garbage),
+                DISPATCH_TEST(test_which_fields_break_a_rule),
+                DISPATCH_TEST(test_breaches_disconnect),
+                DISPATCH_TEST(test_item_faults),
+                DISPATCH_TEST(test_items_in_their_places),
+                DISPATCH_TEST(test_operations_keep_their_items),
+                DISPATCH_TEST(test_hangup_with_operations_under_way),
+                DISPATCH_TEST(test_silent_requests),
+                DISPATCH_TEST(test_replies_fit),
+                DISPATCH_TEST(test_descriptors_go_once),
+                DISPATCH_TEST(test_creates_with_descriptors),
+                DISPATCH_TEST(test_namespaces),
+                DISPATCH_TEST(test_settings_by_table),
+                DISPATCH_TEST(test_lists_are_shortened),
+                DISPATCH_TEST(test_watch_and_holders_refused),
+                DISPATCH_TEST(test_budget_can_change),
+        };
+
+        log_configure(LOG_LEVEL_ERROR, LOG_TARGET_STDERR);
+        return cmocka_run_group_tests_name("dispatch", tests, NULL, NULL);
+}
