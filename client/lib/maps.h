@@ -26,6 +26,17 @@ enum { MAPS_E_TOO_MANY = 1 };        /* vm.max_map_count is near */
 int maps_new(uint64_t idle_bytes_max, Maps **ret);
 void maps_free(Maps *maps);          /* unmaps what is not in use; what is stays until its maps_unref() */
 
+/*
+ * The one way this library maps shared memory, also for those above who do not go through the cache: shared,
+ * @protection of PROT_*, aligned to 2 MiB where it is that large, not in core dumps. @fd is borrowed. 0, or a negative
+ * errno (-EPROTO: the file is shorter).
+ */
+int maps_map(int fd, uint64_t n_bytes, int protection, void **ret);
+void maps_unmap(const void *data, size_t n_bytes);
+
+/* How many mappings the library has in this process. */
+unsigned maps_count(void);
+
 /* A reference; NULL: not mapped. Any thread. */
 Mapping *maps_find(Maps *maps, uint64_t region_id, bool writable);
 

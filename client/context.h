@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What everything of one client shares: `struct folio_client` is this. The program's references end the connection;
+ * the memory goes with the last *user*: the program, a handle, a list, a call that is under way. So what a handle
+ * points at stays mapped for as long as there is the handle.
+ */
+#ifndef CLIENT_CONTEXT_H
+#define CLIENT_CONTEXT_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/list.h"
+#include "client/error.h"
+#include "client/idle.h"
+#include "client/lib/forked.h"
+#include "client/lib/maps.h"
+#include "client/lib/request.h"
+#include "client/lib/spawn.h"
+#include "client/lib/staging.h"
+#include "folio/client.h"
+
+typedef struct folio_client Client;
+typedef struct Name Name;
+
+struct folio_client {
+        atomic_uint n_references;    /* the program's */
+        atomic_uint n_users;
+        uint32_t fork_mark;
+        uint64_t timeout_ns;         /* UINT64_MAX: none */
+        Requests *requests;
+        Staging *staging;
+        Maps *maps;
+        Idle idle;
+        uint64_t packed_bytes_max;
+        uint64_t staging_bytes;
+        Name *_Atomic names;         /* namespaces opened, newest first; entries stay */
+        Name *_Atomic name_last;     /* the one used last, or NULL */
+        List siblings;               /* all clients of the process */
+        char address[SPAWN_ADDRESS_BYTES_MAX];
+
+        /* Under the lock of `requests`. */
+        List ready;                  /* operations to be continued by whoever comes first */
+        List staging_waiters;        /* operations that found no room in staging */
+        unsigned n_staged;           /* requests under way that will give room back */
+        List gets;                   /* asynchronous ones that wait for an object */
+        uint64_t gets_deadline_ns;   /* the earliest of theirs; UINT64_MAX: none */
+
+        /* Under loop_lock, which comes before the other. */
+        pthread_mutex_t loop_lock;
+        _Atomic int epoll_fd;        /* -1 until somebody asks for it */
+        int timer_fd;
+        uint64_t timer_ns;           /* what it is set to; UINT64_MAX: nothing */
+        bool epoll_has_room;         /* it waits for room in the socket too */
+        bool epoll_has_socket;
+};
+
+void client_release_user(Client *client);
+
+static inline void client_add_user(Client *client)
+{
+        atomic_fetch_add_explicit(&client->n_users, 1, memory_order_relaxed);
+}
+
+/* 0, FOLIO_E_INVALID or FOLIO_E_FORKED. */
+static inline int client_check(const Client *client)
+{
+        if (UNLIKELY(!client))
+                return error_set(FOLIO_E_INVALID, "the client is NULL");
+        if (UNLIKELY(!forked_is_mine(client->fork_mark)))
+                return error_set(FOLIO_E_FORKED, "this client belongs to the parent process; open another after fork()");
+        return 0;
+}
+
+#endif

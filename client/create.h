@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What putting and creating share: the options that the program gives, and what to do about a create whose answer does not come. */
+#ifndef CLIENT_CREATE_H
+#define CLIENT_CREATE_H
+
+#include "client/object.h"
+
+/* The options as the wire has them: @item borrows from @given. 0, FOLIO_E_INVALID or FOLIO_E_TOO_LARGE, with the sentence. */
+int create_read_options(const struct folio_create_options *given, uint64_t size_bytes, uint32_t flags_allowed, ProtoItem *item);
+
+/* Makes @item borrow from a copy, *@ret_texts, to be freed. False: no memory. */
+bool create_keep_texts(ProtoItem *item, void **ret_texts);
+
+/* op->settle of a CREATE: an object that is made after all, and that nobody has, is aborted. */
+void create_settle(Op *op, int error);
+
+void create_tell_abort(Client *client, uint32_t namespace_id, uint32_t slot, uint64_t generation);
+
+#endif

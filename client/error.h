@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The sentence of the last failed call, one buffer for each thread, and the phrases of the error numbers. A sentence
+ * says what was asked, what stood in the way, with numbers, and what can be done. Control characters, which can come
+ * in with names, are shown as '?'.
+ */
+#ifndef CLIENT_ERROR_H
+#define CLIENT_ERROR_H
+
+#include <stdarg.h>
+#include <stddef.h>
+
+#include "base/macro.h"
+#include "folio/types.h"
+
+enum { ERROR_SENTENCE_BYTES = 512 };
+
+/* Into the caller's buffer of ERROR_SENTENCE_BYTES. */
+void error_format(char *sentence, const char *format, ...) _printf_(2, 3);
+void error_format_v(char *sentence, const char *format, va_list arguments) _printf_(2, 0);
+
+/* The thread's own sentence; returns @error. */
+int error_set(int error, const char *format, ...) _printf_(2, 3);
+int error_set_sentence(int error, const char *sentence);
+const char *error_get_sentence(void);
+
+/* A failed system call or allocation of this process, as a number of the public list. */
+int error_from_errno(int negative_errno);
+
+#endif

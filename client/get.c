@@ -1,0 +1,555 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The way of a get: look the name up, hold what is found (a pin, and a second look), find or ask for the mapping. A
+ * waiting get sleeps on the bucket of its name: a blocking one itself, an asynchronous one by the eventfd of the
+ * namespace, through client->gets. Nobody else knows that it waits.
+ */
+#include "client/get.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/cleanup.h"
+#include "client/lib/connection.h"
+#include "client/lib/copy.h"
+#include "client/lib/handle.h"
+#include "client/loop.h"
+
+enum {
+        GET_TRIES_MAX = 1000,        /* at an object that is replaced every time we have found it */
+        GET_UNSURE_MAX = 64,
+};
+
+#define GET_SLICE_NS (UINT64_C(250) * 1000 * 1000)
+#define GET_FLAGS (FOLIO_GET_UNMAPPED | FOLIO_GET_WRITABLE | FOLIO_GET_POPULATE)
+
+typedef struct GetOp {
+        Op op;
+        uint32_t flags;
+        uint64_t deadline_ns;        /* 0: does not wait */
+        uint64_t writing_generation; /* of the unsealed object that we have waited for; 0: none yet */
+        Object *object;
+        /* folio_read_async() */
+        bool is_read;
+        bool is_copied;
+        uint64_t offset_bytes;
+        void *buffer;
+        size_t n_bytes;
+} GetOp;
+
+/* --- what the index answers ------------------------------------------------------------------------------------------------- */
+
+static uint64_t realtime_ns(void)
+{
+        struct timespec now;
+
+        (void)clock_gettime(CLOCK_REALTIME, &now); /* cannot fail for this clock */
+        return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+/* The clock is looked at only for objects that expire. */
+static LookupOutcome find(const Space *space, Key key, Lookup *ret)
+{
+        LookupOutcome outcome = lookup_find(space, key, 0, ret);
+
+        for (unsigned i = 0; UNLIKELY(outcome == LOOKUP_UNSURE) && i < GET_UNSURE_MAX; i++) {
+                (void)sched_yield();
+                outcome = lookup_find(space, key, 0, ret);
+        }
+        if (outcome == LOOKUP_FOUND && UNLIKELY(ret->copy.expires_ns != 0) && ret->copy.expires_ns <= realtime_ns()) {
+                ret->reason = FOLIO_EVENT_EXPIRED;
+                return LOOKUP_MISSING;
+        }
+        return outcome;
+}
+
+static int explain_unsure(const Space *space)
+{
+        return error_set(FOLIO_E_PROTOCOL, "the index of namespace %s is in the middle of a change that does not end; "
+                                           "has foliod died?", space->name);
+}
+
+GetOutcome get_try(Object *object, Key key, uint32_t flags, Lookup *look, int *ret_error)
+{
+        Space *space = object->space;
+
+        for (unsigned i = 0; i < GET_TRIES_MAX; i++) {
+                bool writable = flags & FOLIO_GET_WRITABLE;
+                int r;
+
+                switch (find(space, key, look)) {
+                case LOOKUP_FOUND:
+                        break;
+                case LOOKUP_MISSING:
+                        return GET_MISSING;
+                case LOOKUP_UNSURE:
+                        *ret_error = explain_unsure(space);
+                        return GET_FAILED;
+                }
+                if (look->copy.state == LAYOUT_SLOT_WRITING)
+                        return GET_WRITING;
+                object_fill(object, look->slot, &look->copy);
+                if (writable && !object->is_mutable) {
+                        *ret_error = error_set(FOLIO_E_STATE, "%.*s is not mutable: nobody can write it",
+                                               (int)key.n_bytes, key.bytes);
+                        return GET_FAILED;
+                }
+                if (UNLIKELY(!object_pin(object)))
+                        continue;
+                atomic_store_explicit(&object->kind, writable ? OBJECT_MUTABLE : OBJECT_READER, memory_order_release);
+                if (flags & FOLIO_GET_UNMAPPED)
+                        return GET_DONE;
+                r = object_attach_mapped(object, writable);
+                if (LIKELY(r > 0))
+                        return GET_DONE;
+                if (r == 0)
+                        return GET_REGION;
+                object_unpin(object);
+                *ret_error = r;
+                return GET_FAILED;
+        }
+        *ret_error = explain_unsure(space);
+        return GET_FAILED;
+}
+
+int get_explain_missing(const char *name, const Lookup *look)
+{
+        switch (look->reason) {
+        case FOLIO_EVENT_DELETED:
+                return error_set(FOLIO_E_DELETED, "%s was deleted", name);
+        case FOLIO_EVENT_EVICTED:
+                return error_set(FOLIO_E_EVICTED, "%s was evicted to make room", name);
+        case FOLIO_EVENT_EXPIRED:
+                return error_set(FOLIO_E_EXPIRED, "%s has expired", name);
+        case LAYOUT_GRAVE_WRITER_DIED:
+                return error_set(FOLIO_E_WRITER_DIED, "the writer of %s ended before it sealed it", name);
+        }
+        return error_set(FOLIO_E_NOT_FOUND, "there is no object %s", name);
+}
+
+int get_explain_writing(const char *name)
+{
+        return error_set(FOLIO_E_WRITING, "%s is still being written: get it with a timeout, or later", name);
+}
+
+int get_look(Space *space, Key key, const char *name, Lookup *ret_look)
+{
+        switch (find(space, key, ret_look)) {
+        case LOOKUP_FOUND:
+                return 0;
+        case LOOKUP_MISSING:
+                return get_explain_missing(name, ret_look);
+        case LOOKUP_UNSURE:
+                break;
+        }
+        return explain_unsure(space);
+}
+
+int get_split_name(const char *name, Key *ret_namespace, Key *ret_key)
+{
+        if (LIKELY(name && key_split_name(name, false, ret_namespace, ret_key)))
+                return 0;
+        return error_set(FOLIO_E_INVALID, "\"%.80s\" is not a name: it takes `namespace:key` or `key`, with a key of 1 to %d bytes",
+                         name ? name : "(null)", FOLIO_KEY_BYTES_MAX);
+}
+
+uint64_t get_deadline_ns(int timeout_ms)
+{
+        if (timeout_ms <= 0)
+                return timeout_ms == 0 ? 0 : UINT64_MAX;
+        return connection_now_ns() + (uint64_t)timeout_ms * 1000000;
+}
+
+/* --- the operation -------------------------------------------------------------------------------------------------------------- */
+
+static void get_step(Op *op);
+
+static void fail_as_thread(Op *op, int error)
+{
+        op_fail(op, error, "%s", error_get_sentence());
+}
+
+static void get_end(GetOp *get)
+{
+        Op *op = &get->op;
+
+        if (op->error == 0 && get->is_read) {
+                int r = object_check_range(get->object, get->offset_bytes, get->n_bytes);
+
+                if (r == 0 && !get->is_copied)
+                        copy_bytes(get->buffer, object_peek(get->object) + get->offset_bytes, get->n_bytes);
+                if (r < 0)
+                        fail_as_thread(op, r);
+        } else if (op->error == 0 && op->done) {
+                op->object = handle_new(get->object);
+                if (op->object)
+                        get->object = NULL;
+                else
+                        op_fail_connection(op, FOLIO_E_NO_MEMORY);
+        }
+        if (op->error || get->is_read) {
+                object_unref(get->object);
+                get->object = NULL;
+        }
+        op_complete(op);
+}
+
+static void get_region_came(Op *op)
+{
+        GetOp *get = CONTAINER_OF(op, GetOp, op);
+        int r;
+
+        if (op->error == 0 && get->is_read) {
+                /* Here, as the object may be read by descriptor and not be mapped at all. */
+                get->is_copied = true;
+                r = object_check_range(get->object, get->offset_bytes, get->n_bytes);
+                if (r == 0)
+                        r = object_read_region(get->object, &op->item, steal_fd(&op->fd), get->offset_bytes, get->buffer,
+                                               get->n_bytes);
+                if (r < 0)
+                        fail_as_thread(op, r);
+        } else if (op->error == 0) {
+                r = object_add_region(get->object, &op->item, steal_fd(&op->fd), get->flags & FOLIO_GET_WRITABLE,
+                                      get->flags & FOLIO_GET_POPULATE);
+                if (r < 0)
+                        fail_as_thread(op, r);
+        }
+        get_end(get);
+}
+
+static void take_watch(Op *op, const ProtoReply *reply, int *fds, size_t n_fds)
+{
+        Name *name = names_entry(op->client, op->space);
+
+        if (n_fds != 1) {
+                op_fail_connection(op, FOLIO_E_PROTOCOL);
+                return;
+        }
+        requests_lock(op->client->requests);
+        if (name->watch_fd < 0) {
+                name->watch_fd = steal_fd(&fds[0]);
+                loop_watch(op->client, name->watch_fd);
+        }
+        requests_unlock(op->client->requests);
+}
+
+/* True: it waits now, and may be over already. False: there is something to look at. */
+static bool get_park(GetOp *get, const Lookup *look)
+{
+        Op *op = &get->op;
+        Requests *requests = op->client->requests;
+        bool is_same;
+
+        requests_lock(requests);
+        /* The daemon changes the bucket before it writes to the eventfd, whose edge is taken before this lock: one of the two is seen. */
+        is_same = atomic_load(&op->space->buckets[look->bucket].sequence) == look->bucket_sequence;
+        if (is_same) {
+                op->step = get_step;
+                list_push_back(&op->client->gets, &op->link);
+                op->client->gets_deadline_ns = MIN(op->client->gets_deadline_ns, get->deadline_ns);
+        }
+        requests_unlock(requests);
+        return is_same;
+}
+
+/* Not there, or not sealed. True: look again now. */
+static bool get_sleep(GetOp *get, const Lookup *look, uint64_t now_ns)
+{
+        Op *op = &get->op;
+        Name *name;
+        int error;
+
+        idle_sweep(&op->client->idle, op->client->maps);
+        if (op->is_waited) {
+                /* A daemon that has died wakes nobody. */
+                if (!lookup_wait(op->space, look, MIN(get->deadline_ns - now_ns, GET_SLICE_NS)) &&
+                    !requests_is_alive(op->client->requests)) {
+                        op_fail_connection(op, FOLIO_E_DAEMON_GONE);
+                        get_end(get);
+                        return false;
+                }
+                return true;
+        }
+        error = requests_get_error(op->client->requests);
+        if (error) {
+                op_fail_connection(op, error);
+                get_end(get);
+                return false;
+        }
+        name = names_entry(op->client, op->space);
+        if (name && name->watch_fd < 0) {
+                ProtoRequest message = { .verb = VERB_WATCH, .namespace_id = op->space->id };
+
+                op_send(op, &message, take_watch, get_step);
+                return false;
+        }
+        return !get_park(get, look);
+}
+
+/* It is not to be had now. True: look again now; false: the operation waits, or is over. */
+static bool get_not_now(GetOp *get, GetOutcome outcome, const Lookup *look)
+{
+        Op *op = &get->op;
+        bool has_died = outcome == GET_MISSING && get->writing_generation != 0 &&
+                        (look->reason == 0 || look->reason == LAYOUT_GRAVE_WRITER_DIED);
+        uint64_t now_ns = get->deadline_ns == 0 ? 0 : connection_now_ns();
+
+        if (outcome == GET_WRITING)
+                get->writing_generation = look->copy.generation;
+        if (has_died) {
+                op_fail(op, FOLIO_E_WRITER_DIED, "the writer of %s ended before it sealed it", op->name);
+        } else if (get->deadline_ns == 0) {
+                fail_as_thread(op, outcome == GET_WRITING ? get_explain_writing(op->name) : get_explain_missing(op->name, look));
+        } else if (now_ns >= get->deadline_ns) {
+                op_fail(op, FOLIO_E_TIMEOUT, "%s is %s within the time given", op->name,
+                        outcome == GET_WRITING ? "there, but was not sealed" : "not there, and did not come");
+        } else {
+                return get_sleep(get, look, now_ns);
+        }
+        get_end(get);
+        return false;
+}
+
+static void get_begin(Op *op)
+{
+        Key namespace;
+
+        if (op->error || get_split_name(op->name, &namespace, &op->key) < 0)
+                get_end(CONTAINER_OF(op, GetOp, op));
+        else
+                names_open(op, namespace, get_step);
+}
+
+/* False: the operation is over, or has gone another way. */
+static bool get_prepare(GetOp *get)
+{
+        Op *op = &get->op;
+
+        if (op->error == 0 && !op->space->shared)
+                op_fail(op, FOLIO_E_ACCESS, "this user may not read in namespace %s", op->space->name);
+        if (op->error) {
+                get_end(get);
+                return false;
+        }
+        if (!names_is_open(op->space)) {
+                object_unref(get->object);
+                get->object = NULL;
+                get_begin(op);
+                return false;
+        }
+        if (!get->object)
+                get->object = object_new(op->client, op->space);
+        if (!get->object) {
+                op_fail_connection(op, FOLIO_E_NO_MEMORY);
+                get_end(get);
+                return false;
+        }
+        return true;
+}
+
+static void get_step(Op *op)
+{
+        GetOp *get = CONTAINER_OF(op, GetOp, op);
+
+        while (get_prepare(get)) {
+                GetOutcome outcome;
+                ProtoItem item;
+                Lookup look;
+                int error = 0;
+
+                outcome = get_try(get->object, op->key, get->flags, &look, &error);
+                switch (outcome) {
+                case GET_DONE:
+                        get_end(get);
+                        return;
+                case GET_REGION:
+                        item = object_region_item(get->object, get->flags & FOLIO_GET_WRITABLE);
+                        op_send_item(op, VERB_REGION, &item, get_region_came);
+                        return;
+                case GET_FAILED:
+                        fail_as_thread(op, error);
+                        get_end(get);
+                        return;
+                case GET_MISSING:
+                case GET_WRITING:
+                        if (!get_not_now(get, outcome, &look))
+                                return;
+                        break;
+                }
+        }
+}
+
+int get_wait(Client *client, const char *name, uint32_t flags, uint64_t deadline_ns, Object **ret)
+{
+        GetOp get = { .flags = flags, .deadline_ns = deadline_ns };
+        int r;
+
+        op_init(&get.op, client);
+        (void)op_set_name(&get.op, name);
+        r = op_run(&get.op, get_begin);
+        op_deinit(&get.op);
+        if (r == 0)
+                *ret = get.object;
+        return r;
+}
+
+/* --- public ------------------------------------------------------------------------------------------------------------------------ */
+
+static int check_arguments(Client *client, uint32_t flags, int timeout_ms)
+{
+        int r = client_check(client);
+
+        if (r < 0)
+                return r;
+        if (flags & ~GET_FLAGS)
+                return error_set(FOLIO_E_INVALID, "unknown flags 0x%x for a get", flags & ~GET_FLAGS);
+        if (timeout_ms < FOLIO_TIMEOUT_FOREVER)
+                return error_set(FOLIO_E_INVALID, "a timeout of %d ms", timeout_ms);
+        return 0;
+}
+
+_public_ int folio_get(struct folio_client *client, const char *name, uint32_t flags, int timeout_ms,
+                       struct folio_object **ret)
+{
+        Object *object = NULL;
+        struct folio_object *handle;
+        Key namespace, key;
+        Space *space;
+        int r;
+
+        r = check_arguments(client, flags, timeout_ms);
+        if (r == 0 && !ret)
+                r = error_set(FOLIO_E_INVALID, "there is no place for the handle");
+        if (r == 0)
+                r = get_split_name(name, &namespace, &key);
+        if (r < 0)
+                return r;
+        space = names_find(client, namespace);
+        if (LIKELY(space && space->shared)) {
+                Lookup look;
+
+                object = object_new(client, space);
+                /* What cannot be had at once begins again, as an operation. */
+                if (object && get_try(object, key, flags, &look, &r) != GET_DONE) {
+                        object_unref(object);
+                        object = NULL;
+                }
+        }
+        if (!object) {
+                r = get_wait(client, name, flags, get_deadline_ns(timeout_ms), &object);
+                if (r < 0)
+                        return r;
+        }
+        handle = handle_new(object);
+        if (!handle) {
+                object_unref(object);
+                return error_set(FOLIO_E_NO_MEMORY, "this process has no memory left for another handle");
+        }
+        *ret = handle;
+        return 0;
+}
+
+static void get_op_free(Op *op)
+{
+        GetOp *get = CONTAINER_OF(op, GetOp, op);
+
+        object_unref(get->object);
+        op_deinit(op);
+        free(get);
+}
+
+static GetOp *get_op_new(Client *client, const char *name, folio_done_fn done, void *userdata)
+{
+        GetOp *get = calloc(1, sizeof(*get));
+
+        if (!get)
+                return NULL;
+        op_init(&get->op, client);
+        op_set_async(&get->op, done, userdata, get_op_free);
+        (void)op_set_name(&get->op, name);
+        return get;
+}
+
+_public_ int folio_get_async(struct folio_client *client, const char *name, uint32_t flags, int timeout_ms,
+                             folio_done_fn done, void *userdata)
+{
+        Key namespace, key;
+        GetOp *get;
+        int r;
+
+        r = check_arguments(client, flags, timeout_ms);
+        if (r == 0 && !done)
+                r = error_set(FOLIO_E_INVALID, "there is no callback");
+        if (r == 0)
+                r = get_split_name(name, &namespace, &key);
+        if (r < 0)
+                return r;
+        get = get_op_new(client, name, done, userdata);
+        if (!get)
+                return error_set(FOLIO_E_NO_MEMORY, "this process has no memory left for the request");
+        get->flags = flags;
+        get->deadline_ns = get_deadline_ns(timeout_ms);
+        op_begin(&get->op, get_begin);
+        loop_update(client);
+        return 0;
+}
+
+_public_ int folio_read(struct folio_client *client, const char *name, uint64_t offset_bytes, void *buffer, size_t n_bytes)
+{
+        Object object, *held = &object;
+        GetOutcome outcome;
+        Key namespace, key;
+        Space *space;
+        Lookup look;
+        int r;
+
+        r = client_check(client);
+        if (r == 0)
+                r = get_split_name(name, &namespace, &key);
+        if (r == 0 && !buffer && n_bytes > 0)
+                r = error_set(FOLIO_E_INVALID, "the buffer is NULL");
+        if (r == 0)
+                r = names_open_readable(client, namespace, &space);
+        if (r < 0)
+                return r;
+        object_init(&object, client, space);
+        outcome = get_try(&object, key, FOLIO_GET_UNMAPPED, &look, &r);
+        if (outcome == GET_MISSING)
+                r = get_explain_missing(name, &look);
+        else if (outcome == GET_WRITING)
+                r = get_explain_writing(name);
+        if (outcome == GET_DONE)
+                r = object_check_range(held, offset_bytes, n_bytes);
+        if (outcome == GET_DONE && r == 0)
+                r = object_read(held, offset_bytes, buffer, n_bytes);
+        object_deinit(&object);
+        return r;
+}
+
+_public_ int folio_read_async(struct folio_client *client, const char *name, uint64_t offset_bytes, void *buffer,
+                              size_t n_bytes, folio_done_fn done, void *userdata)
+{
+        Key namespace, key;
+        GetOp *get;
+        int r;
+
+        r = client_check(client);
+        if (r == 0)
+                r = get_split_name(name, &namespace, &key);
+        if (r == 0 && (!done || (!buffer && n_bytes > 0)))
+                r = error_set(FOLIO_E_INVALID, "there is no %s", done ? "buffer" : "callback");
+        if (r < 0)
+                return r;
+        get = get_op_new(client, name, done, userdata);
+        if (!get)
+                return error_set(FOLIO_E_NO_MEMORY, "this process has no memory left for the request");
+        get->is_read = true;
+        get->offset_bytes = offset_bytes;
+        get->buffer = buffer;
+        get->n_bytes = n_bytes;
+        op_begin(&get->op, get_begin);
+        loop_update(client);
+        return 0;
+}

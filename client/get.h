@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Getting: from a name to an object that is held, and mapped where that is wanted. What the index answers costs no
+ * system call; the rest, and the waiting, is an operation.
+ */
+#ifndef CLIENT_GET_H
+#define CLIENT_GET_H
+
+#include "client/object.h"
+
+typedef enum GetOutcome {
+        GET_DONE,                    /* held, and mapped where wanted */
+        GET_REGION,                  /* held; the mapping must be asked for */
+        GET_MISSING,
+        GET_WRITING,
+        GET_FAILED,                  /* *@ret_error, with the thread's sentence */
+} GetOutcome;
+
+/* @object is fresh from object_init(), and is again after MISSING, WRITING and FAILED. The space may be read. */
+GetOutcome get_try(Object *object, Key key, uint32_t flags, Lookup *ret_look, int *ret_error);
+
+/* FOLIO_E_NOT_FOUND and its kin, by the reason in @look; the sentence is the thread's. */
+int get_explain_missing(const char *name, const Lookup *look);
+int get_explain_writing(const char *name);
+
+/* Finds a name without holding it; 0 or an error with the sentence. An object being written is found. */
+int get_look(Space *space, Key key, const char *name, Lookup *ret_look);
+
+/* A name given by the program. 0 or FOLIO_E_INVALID. */
+int get_split_name(const char *name, Key *ret_namespace, Key *ret_key);
+
+/* Blocking, once @object could not be had at once: waits and asks; then it is a handle's, or the caller's. */
+int get_wait(Client *client, const char *name, uint32_t flags, uint64_t deadline_ns, Object **ret);
+
+/* CLOCK_MONOTONIC; 0: no waiting. */
+uint64_t get_deadline_ns(int timeout_ms);
+
+#endif

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Lists. The names are collected once, at the opening: all slots are read, and then the event log from where it was
+ * before that, for what was put into a slot behind us while we read. Sorted, each once. What is told of a name is looked
+ * up when its page is asked for; a name that has gone by then is left out.
+ *
+ * Names, not objects: so a replaced object is one entry, whichever of its two slots the reading met.
+ */
+#include "client/list.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "client/get.h"
+#include "client/stat.h"
+
+enum { LIST_ROUNDS_MAX = 8, LIST_SLOT_TRIES_MAX = 100 };
+
+typedef struct ListEntry {
+        uint64_t head;               /* the first 8 bytes behind the prefix, as a number that sorts as they do */
+        uint64_t offset;             /* in `keys`: a byte with the length, then the key */
+} ListEntry;
+
+struct folio_list {
+        Client *client;              /* a user of it */
+        Space *space;
+        Key prefix;                  /* in prefix_bytes */
+        uint8_t *keys;
+        uint64_t keys_bytes, keys_room;
+        ListEntry *entries;
+        size_t n_entries, n_room;
+        size_t next;
+        char prefix_bytes[FOLIO_KEY_BYTES_MAX + 1];
+};
+
+int list_open_prefix(Client *client, const char *prefix, Space **ret_space, Key *ret_prefix)
+{
+        Key namespace;
+        int r = client_check(client);
+
+        if (r == 0 && (!prefix || !key_split_name(prefix, true, &namespace, ret_prefix)))
+                r = error_set(FOLIO_E_INVALID, "\"%.80s\" is not a prefix: it takes `namespace:` and the beginning of a key",
+                              prefix ? prefix : "(null)");
+        return r < 0 ? r : names_open_readable(client, namespace, ret_space);
+}
+
+bool list_has_prefix(const void *key, size_t n_bytes, Key prefix)
+{
+        return n_bytes >= prefix.n_bytes && memcmp(key, prefix.bytes, prefix.n_bytes) == 0;
+}
+
+/* --- collecting ------------------------------------------------------------------------------------------------------------------------- */
+
+/* Twice the room, to at least @wanted of @each_bytes. False: no memory. */
+static bool grow(void *array, size_t *room, size_t wanted, size_t each_bytes)
+{
+        size_t n = MAX(*room * 2, (size_t)1024);
+        void *larger;
+
+        if (wanted <= *room)
+                return true;
+        n = MAX(n, wanted);
+        larger = n <= SIZE_MAX / each_bytes ? realloc(*(void **)array, n * each_bytes) : NULL;
+        if (!larger)
+                return false;
+        *(void **)array = larger;
+        *room = n;
+        return true;
+}
+
+static uint64_t head_of(const uint8_t *key, size_t n_bytes, size_t n_skip)
+{
+        uint64_t head = 0;
+
+        for (size_t i = 0; i < 8; i++)
+                head = head << 8 | (n_skip + i < n_bytes ? key[n_skip + i] : 0);
+        return head;
+}
+
+static bool collect(struct folio_list *list, const uint8_t *key, size_t n_bytes)
+{
+        size_t room = (size_t)list->keys_room;
+        ListEntry *entry;
+
+        if (!list_has_prefix(key, n_bytes, list->prefix))
+                return true;
+        if (!grow(&list->entries, &list->n_room, list->n_entries + 1, sizeof(*list->entries)) ||
+            !grow(&list->keys, &room, (size_t)list->keys_bytes + 1 + n_bytes, 1))
+                return false;
+        list->keys_room = room;
+        entry = &list->entries[list->n_entries++];
+        entry->head = head_of(key, n_bytes, list->prefix.n_bytes);
+        entry->offset = list->keys_bytes;
+        list->keys[list->keys_bytes] = (uint8_t)n_bytes;
+        memcpy(list->keys + list->keys_bytes + 1, key, n_bytes);
+        list->keys_bytes += 1 + n_bytes;
+        return true;
+}
+
+static bool is_named(const LayoutSlot *copy)
+{
+        return copy->state == LAYOUT_SLOT_WRITING || copy->state == LAYOUT_SLOT_SEALED || copy->state == LAYOUT_SLOT_MUTABLE;
+}
+
+static bool collect_slots(struct folio_list *list)
+{
+        uint32_t n_slots = lookup_n_slots(list->space);
+        size_t n_inline = MIN(list->prefix.n_bytes, (size_t)LAYOUT_SLOT_KEY_BYTES);
+
+        for (uint32_t slot = 0; slot < n_slots; slot++) {
+                /* One that never holds still is being changed all the time: the events tell of it. */
+                for (unsigned i = 0; i < LIST_SLOT_TRIES_MAX; i++) {
+                        char key[FOLIO_KEY_BYTES_MAX + 1];
+                        LayoutSlot copy;
+
+                        if (!lookup_read_slot(list->space, slot, &copy))
+                                continue;
+                        if (!is_named(&copy) || copy.key_bytes < list->prefix.n_bytes ||
+                            memcmp(copy.key, list->prefix.bytes, n_inline) != 0)
+                                break;
+                        if (!lookup_read_texts(list->space, slot, &copy, key, NULL, NULL))
+                                continue;
+                        if (!collect(list, (const uint8_t *)key, copy.key_bytes))
+                                return false;
+                        break;
+                }
+        }
+        return true;
+}
+
+/* What has been given a name since event @sequence. 1 done, 0 lapped, FOLIO_E_NO_MEMORY. */
+static int collect_events(struct folio_list *list, uint64_t sequence)
+{
+        uint64_t newest = lookup_newest_event(list->space);
+
+        while (sequence < newest) {
+                LayoutEvent event;
+                uint64_t oldest;
+
+                switch (lookup_read_event(list->space, sequence + 1, &event, &oldest)) {
+                case LOOKUP_EVENT:
+                        break;
+                case LOOKUP_EVENT_NONE:
+                        return 1;
+                case LOOKUP_EVENT_LAPPED:
+                        return 0;
+                }
+                if ((event.type == FOLIO_EVENT_SEALED || event.type == FOLIO_EVENT_REPLACED) &&
+                    !collect(list, event.key, event.key_bytes))
+                        return FOLIO_E_NO_MEMORY;
+                sequence++;
+        }
+        return 1;
+}
+
+/* --- sorting ---------------------------------------------------------------------------------------------------------------------------- */
+
+static int compare_keys(const uint8_t *a, const uint8_t *b)
+{
+        int order = memcmp(a + 1, b + 1, MIN(a[0], b[0]));
+
+        return order ? order : (int)a[0] - (int)b[0];
+}
+
+static int compare(const void *a, const void *b, void *keys)
+{
+        const ListEntry *x = a, *y = b;
+
+        if (x->head != y->head)
+                return x->head < y->head ? -1 : 1;
+        return compare_keys((const uint8_t *)keys + x->offset, (const uint8_t *)keys + y->offset);
+}
+
+static void sort(struct folio_list *list)
+{
+        size_t n = 0;
+
+        if (list->n_entries == 0)
+                return;
+        qsort_r(list->entries, list->n_entries, sizeof(*list->entries), compare, list->keys);
+        for (size_t i = 1; i < list->n_entries; i++)
+                if (compare(&list->entries[n], &list->entries[i], list->keys) != 0)
+                        list->entries[++n] = list->entries[i];
+        list->n_entries = n + 1;
+}
+
+/* --- public ----------------------------------------------------------------------------------------------------------------------------- */
+
+_public_ void folio_list_close(struct folio_list *list)
+{
+        if (!list)
+                return;
+        free(list->entries);
+        free(list->keys);
+        client_release_user(list->client);
+        free(list);
+}
+
+_public_ int folio_list_open(struct folio_client *client, const char *prefix, struct folio_list **ret)
+{
+        struct folio_list *list;
+        Key key_prefix;
+        Space *space;
+        int r;
+
+        if (!ret)
+                return error_set(FOLIO_E_INVALID, "there is no place for the list");
+        r = list_open_prefix(client, prefix, &space, &key_prefix);
+        if (r < 0)
+                return r;
+        list = calloc(1, sizeof(*list));
+        if (!list)
+                return error_set(FOLIO_E_NO_MEMORY, "this process has no memory left for a list");
+        client_add_user(client);
+        list->client = client;
+        list->space = space;
+        memcpy(list->prefix_bytes, key_prefix.bytes, key_prefix.n_bytes);
+        list->prefix = (Key){ list->prefix_bytes, key_prefix.n_bytes };
+        r = 0;
+        /* Each round adds to what is there: even if we are lapped every time, only what is put in the last one can be missed. */
+        for (unsigned i = 0; r == 0 && i < LIST_ROUNDS_MAX; i++) {
+                uint64_t sequence = lookup_newest_event(space);
+
+                r = collect_slots(list) ? collect_events(list, sequence) : FOLIO_E_NO_MEMORY;
+                sort(list);
+        }
+        if (r < 0) {
+                size_t n = list->n_entries;
+
+                folio_list_close(list);
+                return error_set(FOLIO_E_NO_MEMORY, "this process has no memory left for a list of over %zu names", n);
+        }
+        *ret = list;
+        return 0;
+}
+
+_public_ int folio_list_next(struct folio_list *list, struct folio_stat *entries, size_t n_entries)
+{
+        size_t struct_bytes, n = 0;
+
+        if (!list || !entries || n_entries == 0 || entries->struct_bytes == 0)
+                return error_set(FOLIO_E_INVALID, "a list, and room for one entry with struct_bytes set, are wanted");
+        struct_bytes = entries->struct_bytes;
+        n_entries = MIN(n_entries, (size_t)INT32_MAX);
+        while (n < n_entries && list->next < list->n_entries) {
+                const uint8_t *key = list->keys + list->entries[list->next++].offset;
+                struct folio_stat *entry = (struct folio_stat *)(void *)((uint8_t *)entries + n * struct_bytes);
+
+                n += stat_look(list->space, (Key){ (const char *)key + 1, key[0] }, "", entry, struct_bytes) == 0;
+        }
+        return (int)n;
+}

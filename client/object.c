@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Objects as a client holds them, and the calls on a handle that need no request of their own.
+ *
+ * A mapping is attached once, by compare-and-swap: of two threads that map at once the loser gives its reference
+ * back, and what is attached stays until the object is let go. What the index or the daemon says of offsets and sizes is
+ * checked against the mapping there, and nowhere else.
+ */
+#include "client/object.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/checked.h"
+#include "base/cleanup.h"
+#include "client/lib/copy.h"
+#include "client/lib/handle.h"
+#include "client/lib/pins.h"
+
+/* Up to here a whole object that is not mapped is mapped to be read: the mapping will be of use again. Above, it is read by descriptor. */
+#define OBJECT_MAP_BYTES_MAX MIB
+
+static uint8_t empty_object[64];
+
+uint8_t *object_empty_address(void)
+{
+        return empty_object;
+}
+
+/* --- birth and end ---------------------------------------------------------------------------------------------------------- */
+
+Object *object_find(struct folio_object *handle, int *ret_error)
+{
+        Object *object = handle ? handle_find(handle) : NULL;
+
+        if (UNLIKELY(!object)) {
+                *ret_error = error_set(FOLIO_E_INVALID, "%p is not a handle of an object: never was, or released already",
+                                       (void *)handle);
+                return NULL;
+        }
+        *ret_error = client_check(object->client);
+        return LIKELY(*ret_error == 0) ? object : NULL;
+}
+
+void object_init(Object *object, Client *client, Space *space)
+{
+        memset(object, 0, sizeof(*object));
+        atomic_init(&object->n_references, 1);
+        object->client = client;
+        object->space = space;
+        object->fd = -1;
+        (void)pthread_mutex_init(&object->lock, NULL);
+        client_add_user(client);
+}
+
+Object *object_new(Client *client, Space *space)
+{
+        Object *object = malloc(sizeof(*object));
+
+        if (object)
+                object_init(object, client, space);
+        return object;
+}
+
+ProtoItem object_slot_item(const Object *object)
+{
+        return (ProtoItem){ .flags = PROTO_ITEM_BY_SLOT, .slot = object->slot, .generation = object->generation };
+}
+
+static void tell(Object *object, ProtoVerb verb, bool is_hint)
+{
+        ProtoItem item = object_slot_item(object);
+        ProtoRequest message = { .verb = verb, .namespace_id = object->space->id, .n_items = 1, .items = &item };
+
+        requests_tell(object->client->requests, &message, is_hint);
+}
+
+bool object_pin(Object *object)
+{
+        if (!object->space->pins || object->is_pinned)
+                return object->is_pinned;
+        object->is_pinned = pins_hold(object->space, object->slot, object->generation);
+        return object->is_pinned;
+}
+
+/* True: the object has lost its name, and now us. */
+static bool drop_pin(Object *object)
+{
+        bool is_gone = object->is_pinned && pins_drop(object->space, object->slot, object->generation);
+
+        object->is_pinned = false;
+        if (is_gone)
+                tell(object, VERB_RELEASE, true);
+        return is_gone;
+}
+
+void object_unpin(Object *object)
+{
+        (void)drop_pin(object);
+}
+
+/* The mapping of what has gone would only keep its memory; that of a packed region is of use for others. */
+static void release_mapping(Object *object, Mapping *mapping, bool is_gone)
+{
+        Client *client = object->client;
+        uint64_t region_id = mapping->region_id;
+        bool writable = mapping->is_writable, is_own = object->placement == FOLIO_PLACEMENT_OWN;
+
+        maps_unref(client->maps, mapping, is_own && (is_gone || !object->space->shared));
+        if (is_own && !is_gone && object->space->shared)
+                idle_add(&client->idle, client->maps, object->space, object->slot, object->generation, region_id, writable);
+}
+
+void object_deinit(Object *object)
+{
+        Client *client = object->client;
+        Mapping *reading = atomic_load(&object->reading), *writing = atomic_load(&object->writing);
+        bool is_unsealed = object_is_unsealed(object), is_gone = drop_pin(object) || is_unsealed;
+
+        if (reading)
+                release_mapping(object, reading, is_gone);
+        if (writing)
+                release_mapping(object, writing, is_gone);
+        object->fd = close_fd(object->fd);
+        if (is_unsealed)
+                tell(object, VERB_ABORT, false);
+        if (object->staged)
+                staging_give(client->staging, object->staged);
+        (void)pthread_mutex_destroy(&object->lock);
+        client_release_user(client);
+}
+
+Object *object_ref(Object *object)
+{
+        atomic_fetch_add_explicit(&object->n_references, 1, memory_order_relaxed);
+        return object;
+}
+
+void object_unref(Object *object)
+{
+        if (!object || atomic_fetch_sub_explicit(&object->n_references, 1, memory_order_acq_rel) != 1)
+                return;
+        object_deinit(object);
+        free(object);
+}
+
+void object_fill(Object *object, uint32_t slot, const LayoutSlot *copy)
+{
+        object->slot = slot;
+        object->generation = copy->generation;
+        object->placement = copy->placement;
+        object->size_bytes = copy->size_bytes;
+        object->is_mutable = copy->state == LAYOUT_SLOT_MUTABLE;
+        object->capacity_bytes = object->is_mutable ? copy->capacity_bytes : copy->size_bytes;
+        object->region_id = copy->region_id;
+        object->offset_bytes = (uint64_t)copy->offset_units * LAYOUT_CHUNK_UNIT_BYTES;
+}
+
+/* --- mappings ------------------------------------------------------------------------------------------------------------------ */
+
+bool object_attach(Object *object, Mapping *mapping)
+{
+        Mapping *_Atomic *place = mapping->is_writable ? &object->writing : &object->reading;
+        Mapping *none = NULL;
+
+        if (!checked_range(object->offset_bytes, object->capacity_bytes, mapping->n_bytes)) {
+                maps_unref(object->client->maps, mapping, false);
+                (void)error_set(FOLIO_E_PROTOCOL,
+                                "foliod says %llu bytes at %llu of a region of %zu bytes: that cannot be",
+                                (unsigned long long)object->capacity_bytes, (unsigned long long)object->offset_bytes,
+                                mapping->n_bytes);
+                return false;
+        }
+        if (!atomic_compare_exchange_strong(place, &none, mapping))
+                maps_unref(object->client->maps, mapping, false);
+        return true;
+}
+
+int object_attach_mapped(Object *object, bool writable)
+{
+        Mapping *mapping;
+
+        if (object->capacity_bytes == 0 || atomic_load(writable ? &object->writing : &object->reading))
+                return 1;
+        mapping = maps_find(object->client->maps, object->region_id, writable);
+        if (!mapping)
+                return 0;
+        return object_attach(object, mapping) ? 1 : FOLIO_E_PROTOCOL;
+}
+
+ProtoItem object_region_item(const Object *object, bool writable)
+{
+        ProtoItem item = object_slot_item(object);
+
+        if (writable)
+                item.flags |= PROTO_ITEM_WRITABLE;
+        return item;
+}
+
+int object_add_region(Object *object, const ProtoItemReply *item, int consume_fd, bool writable, bool populate)
+{
+        _cleanup_(cleanup_fd) int fd = consume_fd;
+        Mapping *mapping = NULL;
+        int r;
+
+        if (fd < 0 || item->region_bytes == 0)
+                return error_set(FOLIO_E_PROTOCOL, "foliod's answer lacks the region's descriptor");
+        object->region_id = item->region_id;
+        object->offset_bytes = item->offset_bytes;
+        idle_sweep(&object->client->idle, object->client->maps);
+        r = maps_add(object->client->maps, item->region_id, steal_fd(&fd), item->region_bytes, writable, populate, &mapping);
+        if (r == MAPS_E_TOO_MANY)
+                return error_set(FOLIO_E_LIMIT, "this process has nearly as many mappings as vm.max_map_count allows; "
+                                                "release some objects, or raise it");
+        if (r < 0)
+                return error_set(error_from_errno(r), "mapping %llu bytes failed: %s",
+                                 (unsigned long long)item->region_bytes, strerror(-r));
+        return object_attach(object, mapping) ? 0 : FOLIO_E_PROTOCOL;
+}
+
+/* Blocking: asks for the region. */
+static int ask_region(Object *object, bool writable, ProtoItemReply *ret_item, int *ret_fd)
+{
+        ProtoItem item = object_region_item(object, writable);
+        Op op;
+        int r;
+
+        op_init(&op, object->client);
+        op.space = object->space;
+        op_send_item(&op, VERB_REGION, &item, op_complete);
+        r = op_wait(&op);
+        if (r == 0) {
+                *ret_item = op.item;
+                *ret_fd = steal_fd(&op.fd);
+        }
+        op_deinit(&op);
+        return r;
+}
+
+int object_map(Object *object, bool writable, bool populate)
+{
+        ProtoItemReply item;
+        int fd = -1, r;
+
+        r = object_attach_mapped(object, writable);
+        if (r != 0)
+                return r < 0 ? r : 0;
+        r = ask_region(object, writable, &item, &fd);
+        return r < 0 ? r : object_add_region(object, &item, fd, writable, populate);
+}
+
+const uint8_t *object_peek(const Object *object)
+{
+        const Mapping *mapping = atomic_load_explicit(&object->reading, memory_order_acquire);
+
+        if (!mapping)
+                mapping = atomic_load_explicit(&object->writing, memory_order_acquire);
+        if (mapping)
+                return mapping->data + object->offset_bytes;
+        return object->capacity_bytes == 0 ? empty_object : NULL;
+}
+
+/* --- reading -------------------------------------------------------------------------------------------------------------------- */
+
+uint64_t object_size(const Object *object)
+{
+        LayoutSlot copy;
+
+        if (!object->is_mutable || !object->space->shared)
+                return object->size_bytes;
+        if (!lookup_read_slot(object->space, object->slot, &copy) || copy.generation != object->generation)
+                return object->size_bytes;
+        /* Never more than is mapped, whatever the index says. */
+        return MIN(copy.size_bytes, object->capacity_bytes);
+}
+
+int object_check_range(const Object *object, uint64_t offset_bytes, uint64_t n_bytes)
+{
+        uint64_t size_bytes = object_size(object);
+
+        if (LIKELY(checked_range(offset_bytes, n_bytes, size_bytes)))
+                return 0;
+        return error_set(FOLIO_E_RANGE, "%llu bytes at offset %llu are not all inside the object, which has %llu",
+                         (unsigned long long)n_bytes, (unsigned long long)offset_bytes, (unsigned long long)size_bytes);
+}
+
+static int io_failed(const char *what, int r)
+{
+        return error_set(error_from_errno(r), "%s the object's bytes failed: %s", what, strerror(-r));
+}
+
+int object_read_region(Object *object, const ProtoItemReply *item, int consume_fd, uint64_t offset_bytes, void *buffer,
+                       size_t n_bytes)
+{
+        _cleanup_(cleanup_fd) int fd = consume_fd;
+        uint64_t end;
+        int r;
+
+        if (item->placement == FOLIO_PLACEMENT_PACKED || object->is_mutable || n_bytes <= OBJECT_MAP_BYTES_MAX ||
+            n_bytes < object->size_bytes) {
+                r = object_add_region(object, item, steal_fd(&fd), false, false);
+                if (r < 0)
+                        return r;
+                copy_bytes(buffer, object_peek(object) + offset_bytes, n_bytes);
+                return 0;
+        }
+        if (fd < 0 || !checked_add(item->offset_bytes, offset_bytes, &end))
+                return error_set(FOLIO_E_PROTOCOL, "foliod's answer lacks the region's descriptor");
+        r = copy_from_fd(fd, end, buffer, n_bytes);
+        return r < 0 ? io_failed("reading", r) : 0;
+}
+
+int object_read(Object *object, uint64_t offset_bytes, void *buffer, size_t n_bytes)
+{
+        const uint8_t *data;
+        ProtoItemReply item;
+        int fd = -1, r;
+
+        if (n_bytes == 0)
+                return 0;
+        if (object->staged) {
+                copy_bytes(buffer, (const uint8_t *)object->staged + offset_bytes, n_bytes);
+                return 0;
+        }
+        data = object_peek(object);
+        if (!data && object->fd >= 0) {
+                r = copy_from_fd(object->fd, object->offset_bytes + offset_bytes, buffer, n_bytes);
+                return r < 0 ? io_failed("reading", r) : 0;
+        }
+        if (!data) {
+                r = object_attach_mapped(object, false);
+                if (r < 0)
+                        return r;
+                data = r > 0 ? object_peek(object) : NULL;
+        }
+        if (LIKELY(data)) {
+                copy_bytes(buffer, data + offset_bytes, n_bytes);
+                return 0;
+        }
+        if (!object->is_pinned)
+                return error_set(FOLIO_E_ACCESS, "this user may not read in namespace %s", object->space->name);
+        r = ask_region(object, false, &item, &fd);
+        return r < 0 ? r : object_read_region(object, &item, fd, offset_bytes, buffer, n_bytes);
+}
+
+/* --- public ----------------------------------------------------------------------------------------------------------------------- */
+
+_public_ const void *folio_object_data(struct folio_object *handle)
+{
+        int error;
+        Object *object = object_find(handle, &error);
+        const uint8_t *data;
+
+        if (!object)
+                return NULL;
+        if (object_is_unsealed(object)) {
+                (void)error_set(FOLIO_E_STATE, "the object is not sealed yet: folio_object_map_write() has its memory");
+                return NULL;
+        }
+        data = object_peek(object);
+        if (LIKELY(data))
+                return data;
+        if (!object->is_pinned && object->space->shared == NULL) {
+                (void)error_set(FOLIO_E_ACCESS, "this user may not read in namespace %s", object->space->name);
+                return NULL;
+        }
+        return object_map(object, false, false) == 0 ? object_peek(object) : NULL;
+}
+
+_public_ uint64_t folio_object_size(struct folio_object *handle)
+{
+        int error;
+        Object *object = object_find(handle, &error);
+
+        return object ? object_size(object) : 0;
+}
+
+_public_ int folio_object_read(struct folio_object *handle, uint64_t offset_bytes, void *buffer, size_t n_bytes)
+{
+        int r;
+        Object *object = object_find(handle, &r);
+
+        if (!object)
+                return r;
+        if (!buffer && n_bytes > 0)
+                return error_set(FOLIO_E_INVALID, "the buffer is NULL");
+        if (atomic_load(&object->kind) == OBJECT_STREAM)
+                return error_set(FOLIO_E_INVALID, "an object that is being streamed cannot be read before it is sealed");
+        if (atomic_load(&object->kind) == OBJECT_ENDED)
+                return error_set(FOLIO_E_INVALID, "the object's seal has failed: seal it again, or abort it");
+        r = object_check_range(object, offset_bytes, n_bytes);
+        return r < 0 ? r : object_read(object, offset_bytes, buffer, n_bytes);
+}
+
+_public_ int folio_object_release(struct folio_object *handle)
+{
+        int r;
+        Object *object = object_find(handle, &r);
+
+        if (!object)
+                return r;
+        /* Of two that release at once, one has it. */
+        object = handle_take(handle);
+        if (!object)
+                return error_set(FOLIO_E_INVALID, "%p was released already", (void *)handle);
+        object_unref(object);
+        return 0;
+}

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What stands behind a handle: which object, how it is held, and what is mapped of it. An object that is read has a
+ * pin (where the namespace may be read) and at most one mapping for reading and one for writing, made when first needed. One that
+ * is being written has, by its kind, staging memory, a descriptor, or neither; the daemon aborts it with the connection.
+ */
+#ifndef CLIENT_OBJECT_H
+#define CLIENT_OBJECT_H
+
+#include <pthread.h>
+
+#include "client/lib/lookup.h"
+#include "client/names.h"
+#include "folio/object.h"
+
+typedef enum ObjectKind {
+        OBJECT_READER,               /* sealed, or a mutable one for reading */
+        OBJECT_MUTABLE,              /* to be written at any time */
+        OBJECT_STAGED,               /* being written, in staging memory */
+        OBJECT_FILLED,               /* being written, in a region of its own */
+        OBJECT_STREAM,               /* being written, through the daemon */
+        OBJECT_ENDED,                /* a seal has begun: it can only be sealed again, or aborted */
+} ObjectKind;
+
+typedef struct Object {
+        atomic_uint n_references;    /* the handle's, and of a seal under way */
+        Client *client;              /* a user of it */
+        Space *space;                /* borrowed: the client keeps it */
+        atomic_int kind;             /* ObjectKind */
+        bool is_pinned;
+        bool is_mutable;
+        bool was_staged;             /* ENDED: `staged` is still to be sealed from */
+        bool is_broken;              /* STREAM: a write has failed */
+        uint32_t slot;
+        uint32_t placement;
+        uint64_t generation;
+        uint64_t size_bytes;         /* of a mutable object: as it was when held */
+        uint64_t capacity_bytes;     /* what its mapping must cover */
+        uint64_t region_id;
+        uint64_t region_bytes;       /* being written: of the region */
+        uint64_t offset_bytes;       /* in the region */
+        Mapping *_Atomic reading;
+        Mapping *_Atomic writing;
+        int fd;                      /* FILLED, MUTABLE: to write by; -1 */
+        void *staged;                /* STAGED */
+        pthread_mutex_t lock;        /* of the slow things: mapping for writing, streaming, sealing */
+} Object;
+
+/* Of a handle; NULL: error_set() has been told, *@ret_error is FOLIO_E_INVALID or FOLIO_E_FORKED. */
+Object *object_find(struct folio_object *handle, int *ret_error);
+
+/* NULL: no memory. A user of the client. */
+Object *object_new(Client *client, Space *space);
+Object *object_ref(Object *object);
+/* The last one lets go of all of it: an unsealed one is aborted. NULL is legal. */
+void object_unref(Object *object);
+/* The same in the caller's memory. */
+void object_init(Object *object, Client *client, Space *space);
+void object_deinit(Object *object);
+
+/* For objects that are found: from the slot, as copied. */
+void object_fill(Object *object, uint32_t slot, const LayoutSlot *copy);
+
+/* Holds it; false: it has gone. */
+bool object_pin(Object *object);
+void object_unpin(Object *object);
+
+/* Takes @mapping, with its reference. False: it does not cover what the object claims; the reference is given back. */
+bool object_attach(Object *object, Mapping *mapping);
+
+/* What is mapped already, of this client: attached where found. 1 yes, 0 no, FOLIO_E_PROTOCOL. */
+int object_attach_mapped(Object *object, bool writable);
+
+/* What a REGION answer brought: maps and attaches. 0 or an error, with the thread's sentence. */
+int object_add_region(Object *object, const ProtoItemReply *item, int consume_fd, bool writable, bool populate);
+
+/* The item of a REGION request. */
+ProtoItem object_region_item(const Object *object, bool writable);
+ProtoItem object_slot_item(const Object *object);
+
+/* Blocking: maps it unless it is. 0 or an error, with the thread's sentence. */
+int object_map(Object *object, bool writable, bool populate);
+
+/* Byte 0 of what is mapped for reading, or for both; NULL: nothing is. Of nothing there is an address too. */
+const uint8_t *object_peek(const Object *object);
+uint8_t *object_empty_address(void);
+
+uint64_t object_size(const Object *object);
+
+/* 0, or FOLIO_E_RANGE with the sentence. */
+int object_check_range(const Object *object, uint64_t offset_bytes, uint64_t n_bytes);
+
+/* Copies out, whatever it takes. The range has been checked. */
+int object_read(Object *object, uint64_t offset_bytes, void *buffer, size_t n_bytes);
+
+/* Of an object that is not mapped, through the descriptor that REGION brought, once. */
+int object_read_region(Object *object, const ProtoItemReply *item, int consume_fd, uint64_t offset_bytes, void *buffer,
+                       size_t n_bytes);
+
+static inline bool object_is_unsealed(const Object *object)
+{
+        int kind = atomic_load_explicit(&object->kind, memory_order_acquire);
+
+        return kind == OBJECT_STAGED || kind == OBJECT_FILLED || kind == OBJECT_STREAM || kind == OBJECT_ENDED;
+}
+
+#endif

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Asking the index: stat, exists, metadata; and asking the daemon who holds an object, which the index does not know. */
+#include "client/stat.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "client/get.h"
+
+enum { STAT_TRIES_MAX = 1000 };
+
+bool stat_fill(const Space *space, uint32_t slot, const LayoutSlot *copy, struct folio_stat *ret, size_t struct_bytes)
+{
+        struct folio_stat stat = { 0 };
+        char key[FOLIO_KEY_BYTES_MAX + 1];
+        size_t n_space = strlen(space->name);
+
+        if (!lookup_read_texts(space, slot, copy, key, stat.content_type, NULL))
+                return false;
+        memcpy(stat.name, space->name, n_space);
+        stat.name[n_space] = ':';
+        memcpy(stat.name + n_space + 1, key, copy->key_bytes);
+        stat.struct_bytes = struct_bytes;
+        stat.generation = copy->generation;
+        stat.size_bytes = copy->size_bytes;
+        stat.capacity_bytes = copy->state == LAYOUT_SLOT_MUTABLE ? copy->capacity_bytes : copy->size_bytes;
+        stat.allocated_bytes = (uint64_t)copy->allocated_pages * PAGE_BYTES;
+        stat.huge_bytes = (uint64_t)copy->huge_folios * HUGE_BYTES;
+        stat.created_ns = copy->created_ns;
+        stat.changed_ns = copy->changed_ns;
+        stat.expires_ns = copy->expires_ns;
+        /* One that has lost its name is as complete as it was. */
+        stat.state = copy->state == LAYOUT_SLOT_RETRACTED ? FOLIO_STATE_SEALED : copy->state;
+        stat.lifetime = copy->expires_ns != 0                    ? FOLIO_UNTIL_TIME :
+                        copy->flags & LAYOUT_FLAG_WITH_CREATOR ? FOLIO_WITH_CREATOR :
+                                                                   FOLIO_UNTIL_DELETED;
+        stat.protection = copy->protection;
+        stat.backing = copy->backing;
+        stat.placement = copy->placement;
+        stat.owner_uid = copy->owner_uid;
+        stat.has_holes = copy->flags & LAYOUT_FLAG_HOLES ? 1 : 0;
+        stat.metadata_bytes = copy->metadata_bytes;
+        memcpy(ret, &stat, MIN(struct_bytes, sizeof(stat)));
+        return true;
+}
+
+int stat_look(Space *space, Key key, const char *name, struct folio_stat *ret, size_t struct_bytes)
+{
+        for (unsigned i = 0; i < STAT_TRIES_MAX; i++) {
+                Lookup look;
+                int r = get_look(space, key, name, &look);
+
+                if (r < 0)
+                        return r;
+                if (LIKELY(stat_fill(space, look.slot, &look.copy, ret, struct_bytes)))
+                        return 0;
+        }
+        return error_set(FOLIO_E_PROTOCOL, "%s changes faster than it can be read", name);
+}
+
+/* A name, looked up in a namespace that may be read. */
+static int open_for(Client *client, const char *name, Space **ret_space, Key *ret_key)
+{
+        Key namespace;
+        int r = client_check(client);
+
+        if (r == 0)
+                r = get_split_name(name, &namespace, ret_key);
+        return r < 0 ? r : names_open_readable(client, namespace, ret_space);
+}
+
+_public_ int folio_stat(struct folio_client *client, const char *name, struct folio_stat *ret)
+{
+        Space *space;
+        Key key;
+        int r;
+
+        if (!ret || ret->struct_bytes == 0)
+                return error_set(FOLIO_E_INVALID, "folio_stat.struct_bytes is not set");
+        r = open_for(client, name, &space, &key);
+        return r < 0 ? r : stat_look(space, key, name, ret, ret->struct_bytes);
+}
+
+_public_ int folio_exists(struct folio_client *client, const char *name)
+{
+        Space *space;
+        Lookup look;
+        Key key;
+        int r = open_for(client, name, &space, &key);
+
+        if (r < 0)
+                return r;
+        r = get_look(space, key, name, &look);
+        switch (r) {
+        case 0:
+                return look.copy.state != LAYOUT_SLOT_WRITING;
+        case FOLIO_E_NOT_FOUND:
+        case FOLIO_E_DELETED:
+        case FOLIO_E_EVICTED:
+        case FOLIO_E_EXPIRED:
+        case FOLIO_E_WRITER_DIED:
+                return 0;
+        }
+        return r;
+}
+
+/* The slot of a handle, while it is that object's. */
+static int read_slot(const Object *object, LayoutSlot *ret)
+{
+        if (!object->space->shared)
+                return error_set(FOLIO_E_ACCESS, "this user may not read in namespace %s", object->space->name);
+        if (lookup_read_slot(object->space, object->slot, ret) && ret->generation == object->generation &&
+            ret->state != LAYOUT_SLOT_FREE)
+                return 0;
+        return error_set(FOLIO_E_DELETED, "the object is gone from the index, and what was known of it with it");
+}
+
+_public_ int folio_object_stat(struct folio_object *handle, struct folio_stat *ret)
+{
+        int r;
+        Object *object = object_find(handle, &r);
+        LayoutSlot copy;
+
+        if (!object)
+                return r;
+        if (!ret || ret->struct_bytes == 0)
+                return error_set(FOLIO_E_INVALID, "folio_stat.struct_bytes is not set");
+        for (unsigned i = 0; i < STAT_TRIES_MAX; i++) {
+                r = read_slot(object, &copy);
+                if (r < 0)
+                        return r;
+                if (copy.state == LAYOUT_SLOT_RETRACTED && object->is_mutable)
+                        copy.state = LAYOUT_SLOT_MUTABLE;
+                if (stat_fill(object->space, object->slot, &copy, ret, ret->struct_bytes))
+                        return 0;
+        }
+        return error_set(FOLIO_E_DELETED, "the object is gone from the index, and what was known of it with it");
+}
+
+_public_ int folio_object_metadata(struct folio_object *handle, void *buffer, size_t n_bytes)
+{
+        int r;
+        Object *object = object_find(handle, &r);
+        char metadata[FOLIO_METADATA_BYTES_MAX];
+        LayoutSlot copy;
+
+        if (!object)
+                return r;
+        if (!buffer && n_bytes > 0)
+                return error_set(FOLIO_E_INVALID, "the buffer is NULL");
+        for (unsigned i = 0; i < STAT_TRIES_MAX; i++) {
+                r = read_slot(object, &copy);
+                if (r < 0)
+                        return r == FOLIO_E_ACCESS ? FOLIO_E_DELETED : r;
+                if (copy.metadata_bytes > n_bytes)
+                        return error_set(FOLIO_E_RANGE, "the metadata are %u bytes, the room is %zu", copy.metadata_bytes,
+                                         n_bytes);
+                if (!lookup_read_texts(object->space, object->slot, &copy, NULL, NULL, metadata))
+                        continue;
+                if (copy.metadata_bytes > 0)
+                        memcpy(buffer, metadata, copy.metadata_bytes);
+                return copy.metadata_bytes;
+        }
+        return error_set(FOLIO_E_DELETED, "the object is gone from the index, and its metadata with it");
+}
+
+/* --- holders ------------------------------------------------------------------------------------------------------------------------ */
+
+typedef struct HoldersOp {
+        Op op;
+        struct folio_holder *holders;
+        size_t n_max;
+        size_t struct_bytes;
+        size_t n_all;
+} HoldersOp;
+
+static void take_holders(Op *op, const ProtoReply *reply, int *fds, size_t n_fds)
+{
+        HoldersOp *ask = CONTAINER_OF(op, HoldersOp, op);
+
+        if (reply->n_items == 1 && reply->items[0].status != 0) {
+                op_fail_status(op, reply->items[0].status, reply->items[0].detail);
+                return;
+        }
+        ask->n_all = reply->n_holders + reply->n_more;
+        for (size_t i = 0; i < reply->n_holders && i < ask->n_max; i++) {
+                const ProtoHolder *from = &reply->holders[i];
+                struct folio_holder holder = {
+                        .struct_bytes = ask->struct_bytes,
+                        .pid = from->pid,
+                        .uid = from->uid,
+                        .n_pins = from->n_pins,
+                        .connected_ns = from->connected_ns,
+                };
+
+                (void)snprintf(holder.comm, sizeof(holder.comm), "%.*s", (int)from->comm.n_bytes, from->comm.bytes);
+                memcpy((uint8_t *)ask->holders + i * ask->struct_bytes, &holder, MIN(ask->struct_bytes, sizeof(holder)));
+        }
+}
+
+_public_ int folio_holders(struct folio_client *client, const char *name, struct folio_holder *holders, size_t n_holders)
+{
+        HoldersOp ask = { .holders = holders, .n_max = n_holders };
+        ProtoItem item = { 0 };
+        ProtoRequest message = { .verb = VERB_HOLDERS, .n_items = 1, .items = &item };
+        Key namespace;
+        Space *space;
+        int r;
+
+        if (n_holders > 0 && (!holders || holders->struct_bytes == 0))
+                return error_set(FOLIO_E_INVALID, "folio_holder.struct_bytes is not set");
+        ask.struct_bytes = n_holders > 0 ? holders->struct_bytes : sizeof(*holders);
+        r = client_check(client);
+        if (r == 0)
+                r = get_split_name(name, &namespace, &item.key);
+        if (r == 0)
+                r = names_open_wait(client, namespace, &space);
+        if (r < 0)
+                return r;
+        op_init(&ask.op, client);
+        (void)op_set_name(&ask.op, name);
+        message.namespace_id = space->id;
+        op_send(&ask.op, &message, take_holders, op_complete);
+        r = op_wait(&ask.op);
+        op_deinit(&ask.op);
+        return r < 0 ? r : (int)ask.n_all;
+}

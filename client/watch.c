@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A watch: a cursor in the event log of a namespace. The daemon's eventfd is one for all watches that this client has
+ * there, so nobody may read it empty: each watch that is asked for a descriptor has an epoll instance of its own, which sees the
+ * edges, and that is what is given out.
+ */
+#include "folio/watch.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+#include "base/cleanup.h"
+#include "client/lib/connection.h"
+#include "client/lib/lookup.h"
+#include "client/list.h"
+
+#define WATCH_SLICE_NS (UINT64_C(250) * 1000 * 1000)
+
+struct folio_watch {
+        struct folio_client *client; /* a reference */
+        Space *space;
+        uint64_t sequence;           /* the last one that was told, or passed over */
+        int event_fd;                /* -1 until it is asked for */
+        int epoll_fd;
+        size_t n_prefix;
+        char prefix[FOLIO_KEY_BYTES_MAX + 1];
+};
+
+_public_ int folio_watch_open(struct folio_client *client, const char *prefix, uint64_t after_sequence,
+                              struct folio_watch **ret)
+{
+        struct folio_watch *watch;
+        uint64_t newest;
+        Space *space;
+        Key key;
+        int r;
+
+        if (!ret)
+                return error_set(FOLIO_E_INVALID, "there is no place for the watch");
+        r = list_open_prefix(client, prefix, &space, &key);
+        if (r < 0)
+                return r;
+        newest = lookup_newest_event(space);
+        if (after_sequence > newest)
+                return error_set(FOLIO_E_INVALID, "event %llu has not happened yet: the newest of namespace %s is %llu",
+                                 (unsigned long long)after_sequence, space->name, (unsigned long long)newest);
+        watch = calloc(1, sizeof(*watch));
+        if (!watch)
+                return error_set(FOLIO_E_NO_MEMORY, "this process has no memory left for a watch");
+        watch->client = folio_client_ref(client);
+        watch->space = space;
+        watch->sequence = after_sequence ? after_sequence : newest;
+        watch->event_fd = watch->epoll_fd = -1;
+        watch->n_prefix = key.n_bytes;
+        memcpy(watch->prefix, key.bytes, key.n_bytes);
+        *ret = watch;
+        return 0;
+}
+
+_public_ void folio_watch_close(struct folio_watch *watch)
+{
+        if (!watch)
+                return;
+        watch->epoll_fd = close_fd(watch->epoll_fd);
+        watch->event_fd = close_fd(watch->event_fd);
+        folio_client_unref(watch->client);
+        free(watch);
+}
+
+static void fill(const struct folio_watch *watch, const struct folio_event *event, struct folio_event *ret)
+{
+        size_t struct_bytes = ret->struct_bytes;
+
+        memcpy(ret, event, MIN(struct_bytes, sizeof(*event)));
+        ret->struct_bytes = struct_bytes;
+}
+
+static void fill_event(const struct folio_watch *watch, const LayoutEvent *from, struct folio_event *ret)
+{
+        struct folio_event event = {
+                .sequence = from->sequence,
+                .generation = from->generation,
+                .size_bytes = from->size_bytes,
+                .time_ns = from->time_ns,
+                .type = from->type,
+        };
+        size_t n_space = strlen(watch->space->name);
+
+        memcpy(event.name, watch->space->name, n_space);
+        event.name[n_space] = ':';
+        memcpy(event.name + n_space + 1, from->key, from->key_bytes);
+        fill(watch, &event, ret);
+}
+
+static void fill_missed(const struct folio_watch *watch, uint64_t n_missed, struct folio_event *ret)
+{
+        struct folio_event event = { .sequence = watch->sequence, .n_missed = n_missed, .type = FOLIO_EVENT_MISSED };
+        size_t n_space = strlen(watch->space->name);
+
+        memcpy(event.name, watch->space->name, n_space);
+        event.name[n_space] = ':';
+        memcpy(event.name + n_space + 1, watch->prefix, watch->n_prefix);
+        fill(watch, &event, ret);
+}
+
+/* Without waiting: 1 an event, 0 none. */
+static int next_now(struct folio_watch *watch, struct folio_event *ret)
+{
+        for (;;) {
+                LayoutEvent event;
+                uint64_t oldest = 0;
+
+                switch (lookup_read_event(watch->space, watch->sequence + 1, &event, &oldest)) {
+                case LOOKUP_EVENT_NONE:
+                        return 0;
+                case LOOKUP_EVENT_LAPPED: {
+                        uint64_t n_missed = oldest - watch->sequence - 1;
+
+                        watch->sequence = oldest - 1;
+                        fill_missed(watch, n_missed, ret);
+                        return 1;
+                }
+                case LOOKUP_EVENT:
+                        watch->sequence++;
+                        if (!list_has_prefix(event.key, event.key_bytes, (Key){ watch->prefix, watch->n_prefix }))
+                                break;
+                        fill_event(watch, &event, ret);
+                        return 1;
+                }
+        }
+}
+
+/* None is left, and none will come. */
+static int ended(const struct folio_watch *watch)
+{
+        if (!names_is_open(watch->space))
+                return error_set(FOLIO_E_DAEMON_GONE, "namespace %s has been closed: no more events will come",
+                                 watch->space->name);
+        if (!requests_is_alive(watch->client->requests))
+                return error_set(FOLIO_E_DAEMON_GONE, "the connection to foliod at %s has ended: no more events will come",
+                                 watch->client->address);
+        return 0;
+}
+
+static void drain(const struct folio_watch *watch)
+{
+        struct epoll_event event;
+
+        if (watch->epoll_fd >= 0)
+                (void)epoll_wait(watch->epoll_fd, &event, 1, 0);
+}
+
+_public_ int folio_watch_next(struct folio_watch *watch, int timeout_ms, struct folio_event *ret)
+{
+        uint64_t now_ns, deadline_ns = 0;
+        int r;
+
+        if (!watch || !ret || ret->struct_bytes == 0 || timeout_ms < FOLIO_TIMEOUT_FOREVER)
+                return error_set(FOLIO_E_INVALID, "a watch, and an event with struct_bytes set, are wanted");
+        r = client_check(watch->client);
+        if (r < 0)
+                return r;
+        if (timeout_ms != 0)
+                deadline_ns = timeout_ms < 0 ? UINT64_MAX : connection_now_ns() + (uint64_t)timeout_ms * 1000000;
+        for (;;) {
+                if (next_now(watch, ret))
+                        return 1;
+                idle_sweep(&watch->client->idle, watch->client->maps);
+                /* In this order: what comes after the look makes the descriptor readable again. */
+                drain(watch);
+                r = ended(watch);
+                if (next_now(watch, ret))
+                        return 1;
+                if (r < 0)
+                        return r;
+                now_ns = deadline_ns == 0 ? 0 : connection_now_ns();
+                if (now_ns >= deadline_ns)
+                        return 0;
+                (void)lookup_wait_event(watch->space, watch->sequence, MIN(deadline_ns - now_ns, WATCH_SLICE_NS));
+        }
+}
+
+static void take_eventfd(Op *op, const ProtoReply *reply, int *fds, size_t n_fds)
+{
+        if (n_fds != 1)
+                op_fail_connection(op, FOLIO_E_PROTOCOL);
+        else
+                op->fd = steal_fd(&fds[0]);
+}
+
+static int ask_eventfd(struct folio_watch *watch)
+{
+        ProtoRequest message = { .verb = VERB_WATCH, .namespace_id = watch->space->id };
+        Op op;
+        int r;
+
+        op_init(&op, watch->client);
+        op_send(&op, &message, take_eventfd, op_complete);
+        r = op_wait(&op);
+        if (r == 0)
+                watch->event_fd = steal_fd(&op.fd);
+        op_deinit(&op);
+        return r;
+}
+
+_public_ int folio_watch_get_fd(struct folio_watch *watch)
+{
+        struct epoll_event event = { .events = EPOLLIN | EPOLLET }, hangup = { .events = EPOLLRDHUP };
+        _cleanup_(cleanup_fd) int epoll_fd = -1;
+        int r;
+
+        if (!watch)
+                return error_set(FOLIO_E_INVALID, "the watch is NULL");
+        r = client_check(watch->client);
+        if (r < 0)
+                return r;
+        if (watch->epoll_fd >= 0)
+                return watch->epoll_fd;
+        if (watch->event_fd < 0) {
+                r = ask_eventfd(watch);
+                if (r < 0)
+                        return r;
+        }
+        epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+        if (epoll_fd < 0 || epoll_ctl(epoll_fd, EPOLL_CTL_ADD, watch->event_fd, &event) < 0)
+                return error_set(errno == ENOMEM ? FOLIO_E_NO_MEMORY : FOLIO_E_LIMIT, "no descriptor for the watch: %s",
+                                 strerror(errno));
+        /* That foliod has ended should wake too. Where it cannot be had, the next look finds it. */
+        (void)epoll_ctl(epoll_fd, EPOLL_CTL_ADD, requests_get_socket(watch->client->requests), &hangup);
+        watch->epoll_fd = steal_fd(&epoll_fd);
+        return watch->epoll_fd;
+}

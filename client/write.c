@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Filling an object by copies, and sealing it. Before the seal is asked for, all that could write the region from this process
+ * is gone, and the pin that makes the handle a reader is on; what the daemon then refuses leaves a handle that can be sealed again, or aborted.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/cleanup.h"
+#include "client/create.h"
+#include "client/lib/copy.h"
+#include "client/loop.h"
+
+enum { WRITE_BLOCKS_MAX = 4 };       /* of a stream, under way at once */
+#define WRITE_BLOCK_BYTES_MAX MIB
+#define WRITE_BLOCK_BYTES_MIN (4 * KIB)
+
+/* --- streams ------------------------------------------------------------------------------------------------------------------------ */
+
+typedef struct BlockOp {
+        Op op;
+        void *staged;
+        bool is_under_way;
+} BlockOp;
+
+static void block_settle(Op *op, int error)
+{
+        BlockOp *block = CONTAINER_OF(op, BlockOp, op);
+
+        if (error == FOLIO_E_TIMEOUT)
+                operations_staged_orphan(op->client, &block->staged, 1, op->request.id);
+        else
+                operations_staged_end(op->client, block->staged);
+}
+
+static int block_wait(BlockOp *block)
+{
+        int r;
+
+        if (!block->is_under_way)
+                return 0;
+        block->is_under_way = false;
+        r = op_wait(&block->op);
+        op_deinit(&block->op);
+        return r;
+}
+
+/* As much room as there is, up to @n_bytes; waits where others will give some back. NULL: it is all held for long. */
+static void *block_take(Client *client, size_t *n_bytes)
+{
+        for (;;) {
+                size_t n = *n_bytes;
+                Op op;
+
+                for (;;) {
+                        void *staged = staging_take(client->staging, n);
+
+                        if (staged) {
+                                *n_bytes = n;
+                                return staged;
+                        }
+                        if (n <= WRITE_BLOCK_BYTES_MIN)
+                                break;
+                        n = MAX(n / 2, (size_t)WRITE_BLOCK_BYTES_MIN);
+                }
+                op_init(&op, client);
+                if (!op_wait_staging(&op, op_complete))
+                        return NULL;
+                if (op_wait(&op) < 0)
+                        return NULL;
+        }
+}
+
+static int stream_block(Object *object, BlockOp *block, const uint8_t *data, size_t *n_bytes)
+{
+        Client *client = object->client;
+        ProtoItem item = object_slot_item(object);
+        int r = block_wait(block);
+
+        if (r < 0)
+                return r;
+        *n_bytes = MIN(*n_bytes, (size_t)MIN(WRITE_BLOCK_BYTES_MAX, MAX(client->staging_bytes / 8, (uint64_t)64)));
+        block->staged = block_take(client, n_bytes);
+        if (!block->staged)
+                return error_set(FOLIO_E_LIMIT, "all %llu bytes of this client's staging memory are held by unsealed objects",
+                                 (unsigned long long)client->staging_bytes);
+        copy_bytes(block->staged, data, *n_bytes);
+        item.offset_bytes = object->size_bytes;
+        item.size_bytes = *n_bytes;
+        item.staging_offset = staging_offset(client->staging, block->staged);
+        op_init(&block->op, client);
+        block->op.space = object->space;
+        block->op.settle = block_settle;
+        block->is_under_way = true;
+        operations_staged_begin(client);
+        op_send_item(&block->op, VERB_WRITE, &item, op_complete);
+        return 0;
+}
+
+/* With the object's lock. */
+static int stream(Object *object, uint64_t offset_bytes, const uint8_t *data, size_t n_bytes)
+{
+        BlockOp blocks[WRITE_BLOCKS_MAX];
+        uint64_t end;
+        int error = 0;
+
+        if (object->is_broken)
+                return error_set(FOLIO_E_STATE, "an earlier write of the stream has failed: abort it");
+        if (offset_bytes != object->size_bytes)
+                return error_set(FOLIO_E_RANGE, "a stream continues at its end, %llu, not at %llu",
+                                 (unsigned long long)object->size_bytes, (unsigned long long)offset_bytes);
+        if (!checked_add(offset_bytes, n_bytes, &end) || end > FOLIO_OBJECT_BYTES_MAX)
+                return error_set(FOLIO_E_TOO_LARGE, "no object is larger than %llu bytes",
+                                 (unsigned long long)FOLIO_OBJECT_BYTES_MAX);
+        for (size_t i = 0; i < WRITE_BLOCKS_MAX; i++)
+                blocks[i].is_under_way = false;
+        for (unsigned i = 0; n_bytes > 0 && error == 0; i++) {
+                size_t n = n_bytes;
+
+                error = stream_block(object, &blocks[i % WRITE_BLOCKS_MAX], data, &n);
+                if (error)
+                        break;
+                data += n;
+                n_bytes -= n;
+                object->size_bytes += n;
+        }
+        for (size_t i = 0; i < WRITE_BLOCKS_MAX; i++) {
+                char sentence[ERROR_SENTENCE_BYTES];
+                int r;
+
+                /* The first failure is the one to tell. */
+                error_format(sentence, "%s", error_get_sentence());
+                r = block_wait(&blocks[i]);
+                if (r < 0 && error)
+                        (void)error_set_sentence(error, sentence);
+                else if (r < 0)
+                        error = r;
+        }
+        object->is_broken = error != 0;
+        return error;
+}
+
+/* --- writing ------------------------------------------------------------------------------------------------------------------------ */
+
+static int write_mutable(Object *object, uint64_t offset_bytes, const void *data, size_t n_bytes)
+{
+        Mapping *mapping = atomic_load(&object->writing);
+        int r;
+
+        if (!mapping && object->fd < 0) {
+                (void)pthread_mutex_lock(&object->lock);
+                r = object_map(object, true, false);
+                (void)pthread_mutex_unlock(&object->lock);
+                if (r < 0)
+                        return r;
+                mapping = atomic_load(&object->writing);
+        }
+        if (mapping) {
+                copy_bytes(mapping->data + object->offset_bytes + offset_bytes, data, n_bytes);
+                return 0;
+        }
+        r = copy_to_fd(object->fd, object->offset_bytes + offset_bytes, data, n_bytes);
+        return r < 0 ? error_set(error_from_errno(r), "writing the object's bytes failed: %s", strerror(-r)) : 0;
+}
+
+_public_ int folio_object_write(struct folio_object *handle, uint64_t offset_bytes, const void *data, size_t n_bytes)
+{
+        int r;
+        Object *object = object_find(handle, &r);
+        ObjectKind kind;
+
+        if (!object)
+                return r;
+        if (!data && n_bytes > 0)
+                return error_set(FOLIO_E_INVALID, "the data are NULL");
+        kind = (ObjectKind)atomic_load(&object->kind);
+        if (kind == OBJECT_READER)
+                return error_set(FOLIO_E_STATE, "the object is for reading: it is sealed, or was not got with FOLIO_GET_WRITABLE");
+        if (kind == OBJECT_ENDED)
+                return error_set(FOLIO_E_STATE, "a seal of the object has begun: it can only be sealed again, or aborted");
+        if (kind == OBJECT_STREAM) {
+                (void)pthread_mutex_lock(&object->lock);
+                r = stream(object, offset_bytes, data, n_bytes);
+                (void)pthread_mutex_unlock(&object->lock);
+                return r;
+        }
+        r = object_check_range(object, offset_bytes, n_bytes);
+        if (r < 0 || n_bytes == 0)
+                return r;
+        if (kind == OBJECT_STAGED) {
+                copy_bytes((uint8_t *)object->staged + offset_bytes, data, n_bytes);
+                return 0;
+        }
+        return write_mutable(object, offset_bytes, data, n_bytes);
+}
+
+/* --- sealing ------------------------------------------------------------------------------------------------------------------------ */
+
+typedef struct SealOp {
+        Op op;
+        Object *object;
+} SealOp;
+
+static void seal_settle(Op *op, int error)
+{
+        Object *object = CONTAINER_OF(op, SealOp, op)->object;
+
+        if (!object->was_staged)
+                return;
+        /* What the daemon has refused may be sealed again, from where it is. */
+        if (error == FOLIO_E_TIMEOUT) {
+                operations_staged_orphan(op->client, &object->staged, 1, op->request.id);
+                object->staged = NULL;
+        } else {
+                operations_staged_end(op->client, op->error == 0 ? steal_ptr(&object->staged) : NULL);
+        }
+}
+
+static void seal_answered(Op *op)
+{
+        Object *object = CONTAINER_OF(op, SealOp, op)->object;
+
+        if (op->error) {
+                object_unpin(object);
+        } else {
+                object->region_id = op->item.region_id;
+                object->offset_bytes = op->item.offset_bytes;
+                if (op->item.placement != 0)
+                        object->placement = op->item.placement;
+                object->capacity_bytes = object->size_bytes;
+                atomic_store_explicit(&object->kind, OBJECT_READER, memory_order_release);
+        }
+        op_complete(op);
+}
+
+/* Takes away what this process could still write by. False: not in this state. */
+static bool seal_prepare(Op *op, Object *object)
+{
+        Mapping *writing;
+        ObjectKind kind;
+
+        (void)pthread_mutex_lock(&object->lock);
+        kind = (ObjectKind)atomic_load(&object->kind);
+        if (object_is_unsealed(object)) {
+                object->was_staged = object->was_staged || kind == OBJECT_STAGED;
+                atomic_store_explicit(&object->kind, OBJECT_ENDED, memory_order_release);
+                object->fd = close_fd(object->fd);
+                writing = atomic_exchange(&object->writing, NULL);
+                if (writing)
+                        maps_unref(object->client->maps, writing, true);
+        }
+        (void)pthread_mutex_unlock(&object->lock);
+        if (kind == OBJECT_READER)
+                op_fail(op, FOLIO_E_STATE, "the object is sealed already, or was not made through this handle");
+        else if (kind == OBJECT_MUTABLE)
+                op_fail(op, FOLIO_E_STATE, "a mutable object is complete as it is, and is never sealed");
+        else if (object->is_broken)
+                op_fail(op, FOLIO_E_STATE, "a write of the stream has failed: abort it");
+        else if (object->was_staged && object->size_bytes > 0 && !object->staged)
+                op_fail(op, FOLIO_E_STATE, "an earlier seal was not answered in time; abort the object");
+        return op->error == 0;
+}
+
+static void seal_begin(Op *op)
+{
+        Object *object = CONTAINER_OF(op, SealOp, op)->object;
+        ProtoItem item = object_slot_item(object);
+
+        op->space = object->space;
+        if (!seal_prepare(op, object)) {
+                op_complete(op);
+                return;
+        }
+        /* Before it can be deleted by anybody; where the namespace may not be read there is no pin, and the handle holds nothing. */
+        (void)object_pin(object);
+        if (object->was_staged) {
+                item.flags |= PROTO_ITEM_STAGED;
+                if (object->staged)
+                        item.staging_offset = staging_offset(op->client->staging, object->staged);
+                operations_staged_begin(op->client);
+        }
+        op->settle = seal_settle;
+        op_send_item(op, VERB_SEAL, &item, seal_answered);
+}
+
+_public_ int folio_object_seal(struct folio_object *handle)
+{
+        int r;
+        SealOp seal = { .object = object_find(handle, &r) };
+
+        if (!seal.object)
+                return r;
+        op_init(&seal.op, seal.object->client);
+        r = op_run(&seal.op, seal_begin);
+        op_deinit(&seal.op);
+        return r;
+}
+
+static void seal_op_free(Op *op)
+{
+        object_unref(CONTAINER_OF(op, SealOp, op)->object);
+        op_deinit(op);
+        free(CONTAINER_OF(op, SealOp, op));
+}
+
+_public_ int folio_object_seal_async(struct folio_object *handle, folio_done_fn done, void *userdata)
+{
+        int r;
+        Object *object = object_find(handle, &r);
+        Client *client;
+        SealOp *seal;
+
+        if (!object)
+                return r;
+        if (!done)
+                return error_set(FOLIO_E_INVALID, "there is no callback");
+        client = object->client;
+        seal = calloc(1, sizeof(*seal));
+        if (!seal)
+                return error_set(FOLIO_E_NO_MEMORY, "this process has no memory left for the request");
+        seal->object = object_ref(object);
+        op_init(&seal->op, client);
+        op_set_async(&seal->op, done, userdata, seal_op_free);
+        op_begin(&seal->op, seal_begin);
+        loop_update(client);
+        return 0;
+}
