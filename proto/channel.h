@@ -14,8 +14,8 @@ typedef enum ChannelOutcome {
         CHANNEL_E_AGAIN = 1,      /* nothing there, or no room; poll and try again */
         CHANNEL_E_HANGUP = 2,     /* the other side is gone, or sent an empty packet, which looks the same */
         CHANNEL_E_TRUNCATED = 3,  /* a packet larger than the room for it: the peer breaks the protocol */
-        CHANNEL_E_FDS_LOST = 4,   /* descriptors did not all arrive: this process is at RLIMIT_NOFILE, or too many came */
-        CHANNEL_E_TOO_MANY = 5,   /* sending: ETOOMANYREFS, too many descriptors are on their way already; as AGAIN, but no poll tells when */
+        CHANNEL_E_FDS_LOST = 4,   /* not all descriptors came: this process is at RLIMIT_NOFILE, or they are too many */
+        CHANNEL_E_TOO_MANY = 5,   /* sending: too many descriptors are on their way; as AGAIN, but no poll tells when */
 } ChannelOutcome;
 
 /* Outcome, or a negative errno. All or nothing. The descriptors are borrowed. */

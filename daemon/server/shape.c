@@ -112,11 +112,6 @@ const char *shape_find_breach(const ProtoRequest *request, bool has_session)
         return NULL;
 }
 
-bool shape_has_items(ProtoVerb verb)
-{
-        return shapes[verb].n_items_max > 0 && verb != VERB_HOLDERS;
-}
-
 static const char *find_settings_fault(const ProtoNamespace *ns)
 {
         const uint32_t known = (FOLIO_NAMESPACE_FIELD_HUGE << 1) - 1;

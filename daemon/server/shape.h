@@ -21,7 +21,4 @@ const char *shape_find_breach(const ProtoRequest *request, bool has_session);
 const char *shape_find_fault(const ProtoRequest *request);
 const char *shape_find_item_fault(ProtoVerb verb, const ProtoItem *item);
 
-/* Is it about objects: answered item by item? */
-bool shape_has_items(ProtoVerb verb);
-
 #endif

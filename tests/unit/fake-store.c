@@ -128,11 +128,13 @@ void fake_end(size_t i)
 
 static void describe(const char *name, ProtoNamespace *ret)
 {
-        *ret = (ProtoNamespace){ .id = 3, .quota_bytes = UINT64_MAX, .quota_objects = UINT64_MAX, .objects_max = UINT64_MAX,
+        *ret = (ProtoNamespace){ .id = 3, .quota_bytes = UINT64_MAX, .quota_objects = UINT64_MAX,
+                .objects_max = UINT64_MAX,
                                  .used_bytes = UINT64_MAX, .n_objects = UINT64_MAX, .held_bytes = UINT64_MAX,
                                  .n_held = UINT64_MAX, .unsealed_bytes = UINT64_MAX, .n_unsealed = UINT64_MAX,
                                  .index_bytes = UINT64_MAX, .pins_bytes = UINT64_MAX, .owner_uid = UINT32_MAX,
-                                 .owner_gid = UINT32_MAX, .fields = UINT32_MAX, .rights = UINT32_MAX, .mode = UINT32_MAX };
+                                 .owner_gid = UINT32_MAX, .fields = UINT32_MAX, .rights = UINT32_MAX,
+                                         .mode = UINT32_MAX };
         snprintf(ret->name, sizeof(ret->name), "%s", name);
 }
 

@@ -65,7 +65,8 @@ static void test_packets_keep_their_edges(void **state)
         assert_int_equal(n_bytes, 99);
         assert_int_equal(channel_send(pair.a, "one", 3, NULL, 0), CHANNEL_OK);
         assert_int_equal(channel_send(pair.a, "two!", 4, NULL, 0), CHANNEL_OK);
-        assert_int_equal(channel_receive(pair.b, bytes, sizeof(bytes), &n_bytes, NULL, 0, &n_fds, &n_uninvited), CHANNEL_OK);
+        assert_int_equal(channel_receive(pair.b, bytes, sizeof(bytes), &n_bytes, NULL, 0, &n_fds, &n_uninvited),
+                CHANNEL_OK);
         assert_int_equal(n_bytes, 3);
         assert_memory_equal(bytes, "one", 3);
         assert_int_equal(n_fds, 0);
@@ -110,13 +111,15 @@ static void test_too_many_descriptors_are_closed(void **state)
         char bytes[8];
 
         assert_int_equal(channel_send(pair.a, "abc", 3, fds, 4), CHANNEL_OK);
-        assert_int_equal(channel_receive(pair.b, bytes, sizeof(bytes), &n_bytes, got, 2, &n_fds, NULL), CHANNEL_E_FDS_LOST);
+        assert_int_equal(channel_receive(pair.b, bytes, sizeof(bytes), &n_bytes, got, 2, &n_fds, NULL),
+                CHANNEL_E_FDS_LOST);
         assert_int_equal(n_bytes, 3);
         assert_memory_equal(bytes, "abc", 3);
         assert_int_equal(n_fds, 99);
 
         assert_int_equal(channel_send(pair.a, "abc", 3, fds, 4), CHANNEL_OK);
-        assert_int_equal(channel_receive(pair.b, bytes, sizeof(bytes), &n_bytes, NULL, 0, NULL, &n_uninvited), CHANNEL_OK);
+        assert_int_equal(channel_receive(pair.b, bytes, sizeof(bytes), &n_bytes, NULL, 0, NULL, &n_uninvited),
+                CHANNEL_OK);
         assert_int_equal(n_uninvited, 4);
         close(file);
         pair_close(pair);
@@ -238,7 +241,8 @@ static void test_no_room_is_again(void **state)
         assert_int_equal(result, CHANNEL_E_AGAIN);
         /* All or nothing: what was taken arrives whole. */
         for (int i = 0; i < n_sent; i++) {
-                assert_int_equal(channel_receive(pair.b, bytes, sizeof(bytes), &n_bytes, NULL, 0, NULL, NULL), CHANNEL_OK);
+                assert_int_equal(channel_receive(pair.b, bytes, sizeof(bytes), &n_bytes, NULL, 0, NULL, NULL),
+                        CHANNEL_OK);
                 assert_int_equal(n_bytes, sizeof(bytes));
         }
         assert_int_equal(channel_receive(pair.b, bytes, 1, &n_bytes, NULL, 0, NULL, NULL), CHANNEL_E_AGAIN);
@@ -276,9 +280,11 @@ static void test_e04_receiver_out_of_descriptors(void **state)
         assert_int_equal(channel_send(pair.a, "abc", 3, fds, 8), CHANNEL_OK);
         assert_int_equal(channel_send(pair.a, "abc", 3, fds, 8), CHANNEL_OK);
         assert_int_equal(setrlimit(RLIMIT_NOFILE, &tight), 0);
-        assert_int_equal(channel_receive(pair.b, bytes, sizeof(bytes), &n_bytes, got, 8, &n_fds, NULL), CHANNEL_E_FDS_LOST);
+        assert_int_equal(channel_receive(pair.b, bytes, sizeof(bytes), &n_bytes, got, 8, &n_fds, NULL),
+                CHANNEL_E_FDS_LOST);
         assert_int_equal(n_bytes, 3);
-        assert_int_equal(channel_receive(pair.b, bytes, sizeof(bytes), &n_bytes, NULL, 0, NULL, &n_uninvited), CHANNEL_OK);
+        assert_int_equal(channel_receive(pair.b, bytes, sizeof(bytes), &n_bytes, NULL, 0, NULL, &n_uninvited),
+                CHANNEL_OK);
         assert_true(n_uninvited > 0);
         assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
         assert_int_equal(channel_send(pair.a, "abc", 3, fds, 8), CHANNEL_OK);

@@ -187,12 +187,15 @@ static size_t full_reply(uint8_t *bytes)
                 { 1, key_of("it is not there"), 2, 3, 4, 5, 6, FOLIO_PLACEMENT_OWN, PROTO_FDS_MAX }, { 0 },
         };
         ProtoNamespace namespaces[] = { some_namespace("one"), some_namespace("two") };
-        ProtoHolder holders[] = { { -1, UINT32_MAX, UINT64_MAX, 4, key_of("comm") }, { INT32_MAX, 0, 1, 0, { "", 0 } } };
-        ProtoFact facts[] = { { key_of("memory.used_bytes"), UINT64_MAX, { "", 0 } }, { key_of("huge"), 0, key_of("auto") } };
+        ProtoHolder holders[] = { { -1, UINT32_MAX, UINT64_MAX, 4, key_of("comm") }, { INT32_MAX, 0, 1, 0, { "",
+                0 } } };
+        ProtoFact facts[] = { { key_of("memory.used_bytes"), UINT64_MAX, { "", 0 } }, { key_of("huge"), 0,
+                key_of("auto") } };
         ProtoReply reply = {
                 .id = 1, .status = 11, .detail = key_of("a limit"), .n_items = 2, .items = items, .has_welcome = true,
                 .version = 1, .instance = UINT64_MAX, .staging_bytes = 4, .packed_bytes_max = 5, .budget_bytes = 6,
-                .daemon_pid = UINT32_MAX, .daemon_version = key_of("0.1.0"), .n_namespaces = 2, .namespaces = namespaces,
+                .daemon_pid = UINT32_MAX, .daemon_version = key_of("0.1.0"), .n_namespaces = 2,
+                        .namespaces = namespaces,
                 .n_holders = 2, .holders = holders, .n_facts = 2, .facts = facts, .n_more = 77,
         };
         size_t n_bytes = 0;
@@ -402,7 +405,8 @@ static void test_reply_limits(void **state)
 static void test_item_bytes_are_exact(void **state)
 {
         ProtoItem item = { .key = key_of("some key"), .size_bytes = 1u << 20, .metadata = { "0123", 4 } };
-        ProtoItemReply answer = { .status = 3, .detail = key_of("some sentence"), .slot = 400, .region_bytes = UINT64_MAX };
+        ProtoItemReply answer = { .status = 3, .detail = key_of("some sentence"), .slot = 400,
+                .region_bytes = UINT64_MAX };
         ProtoItem two[2] = { item, item };
         ProtoItemReply answers[2] = { answer, answer };
         ProtoRequest request = { .id = 1, .verb = VERB_PUT, .items = two };

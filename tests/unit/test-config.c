@@ -180,7 +180,8 @@ static void test_namespaces(void **state)
         assert_int_equal(config.n_namespaces, 3);
         ns = &config.namespaces[0];
         assert_string_equal(ns->name, "one");
-        assert_int_equal(ns->fields, FOLIO_NAMESPACE_FIELD_OWNER | FOLIO_NAMESPACE_FIELD_GROUP | FOLIO_NAMESPACE_FIELD_MODE |
+        assert_int_equal(ns->fields, FOLIO_NAMESPACE_FIELD_OWNER | FOLIO_NAMESPACE_FIELD_GROUP |
+                FOLIO_NAMESPACE_FIELD_MODE |
                                              FOLIO_NAMESPACE_FIELD_QUOTA_BYTES | FOLIO_NAMESPACE_FIELD_BACKING);
         assert_int_equal(ns->owner_uid, 0);
         assert_int_equal(ns->owner_gid, 7);

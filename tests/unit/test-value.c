@@ -48,7 +48,8 @@ static void test_counts_modes_seconds(void **state)
                 { "18446744073709551616", false, 0 }, { "", false, 0 }, { "1K", false, 0 }, { "-0", false, 0 },
         };
         static const Row modes[] = {
-                { "0", true, 0 }, { "760", true, 0760 }, { "0777", true, 0777 }, { "1000", false, 0 }, { "8", false, 0 },
+                { "0", true, 0 }, { "760", true, 0760 }, { "0777", true, 0777 }, { "1000", false, 0 }, { "8", false,
+                        0 },
                 { "", false, 0 }, { "7a", false, 0 }, { "rwx", false, 0 }, { "7777777777777777777777777", false, 0 },
         };
         static const Row seconds[] = {
@@ -64,7 +65,8 @@ static void test_counts_modes_seconds(void **state)
 static void test_users_and_groups(void **state)
 {
         static const Row rows[] = {
-                { "0", true, 0 }, { "root", true, 0 }, { "4294967294", true, UINT32_MAX - 1 }, { "4294967295", false, 0 },
+                { "0", true, 0 }, { "root", true, 0 }, { "4294967294", true, UINT32_MAX - 1 }, { "4294967295", false,
+                        0 },
                 { "4294967296", false, 0 }, { "18446744073709551615", false, 0 }, { "", false, 0 }, { "-1", false, 0 },
                 { "nobody at all", false, 0 },
         };

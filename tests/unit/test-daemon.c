@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The daemon as a whole, in a child: it says when it is ready, serves, reads its settings again, ends when told or when
+ * it is of no use, and says what is wrong when it cannot start.
+ */
+#include "harness.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/macro.h"
+#include "daemon/daemon.h"
+#include "daemon/service/log.h"
+#include "proto/channel.h"
+#include "proto/codec.h"
+#include "proto/status.h"
+
+#define WAIT_MS 20000
+
+typedef struct Fixture {
+        char directory[64];
+        char path[96];
+        char file[96];
+        pid_t pid;
+        int log_fd;                  /* what it wrote to stderr */
+        char log[16384];
+        size_t n_log;
+} Fixture;
+
+static Fixture f;
+
+static int setup(void **state)
+{
+        harness_setup(state);
+        f = (Fixture){ .log_fd = -1 };
+        snprintf(f.directory, sizeof(f.directory), "/tmp/test-daemon-XXXXXX");
+        if (!mkdtemp(f.directory))
+                return -1;
+        snprintf(f.path, sizeof(f.path), "%s/s", f.directory);
+        snprintf(f.file, sizeof(f.file), "%s/conf", f.directory);
+        return 0;
+}
+
+static int teardown(void **state)
+{
+        char command[128];
+
+        if (f.pid > 0) {
+                kill(f.pid, SIGKILL);
+                waitpid(f.pid, NULL, 0);
+        }
+        if (f.log_fd >= 0)
+                close(f.log_fd);
+        snprintf(command, sizeof(command), "rm -rf %s", f.directory);
+        if (system(command) != 0)
+                return -1;
+        return harness_teardown(state);
+}
+
+#define DAEMON_TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
+
+static void put_file(const char *text)
+{
+        FILE *stream = fopen(f.file, "we");
+
+        assert_non_null(stream);
+        fputs(text, stream);
+        assert_int_equal(fclose(stream), 0);
+}
+
+/* As main() does it; 100 more than its outcome, to be told from a crash. */
+static void run_child(const char *option, int ready_fd)
+{
+        char ready[32], socket_option[128], config_option[128];
+        char *argv[] = { (char *)(uintptr_t)"foliod", socket_option, config_option, ready, (char *)(uintptr_t)"--user",
+                         (char *)(uintptr_t)"--objects-max=4096", (char *)(uintptr_t)"--log-target=stderr",
+                         (char *)(uintptr_t)option, NULL };
+        Config config = CONFIG_NULL;
+        Daemon *daemon;
+        char *message = NULL;
+        int argc = option ? 8 : 7, r;
+
+        snprintf(ready, sizeof(ready), "--ready-fd=%d", ready_fd);
+        snprintf(socket_option, sizeof(socket_option), "--socket=%s", f.path);
+        snprintf(config_option, sizeof(config_option), "--config=%s", f.file);
+        r = config_read(&config, argc, argv, &message);
+        if (r != 0) {
+                fprintf(stderr, "%s\n", message);
+                _exit(99);
+        }
+        r = daemon_new(&config, argc, argv, &daemon);
+        config_deinit(&config);
+        if (r == 0) {
+                r = daemon_run(daemon);
+                daemon_free(daemon);
+        }
+        _exit(100 + r);
+}
+
+/* True: it is ready. False: it has ended. */
+static bool start(const char *option)
+{
+        int ready[2], log[2];
+        bool is_ready;
+        char byte;
+
+        assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
+        assert_int_equal(pipe2(log, O_CLOEXEC), 0);
+        f.pid = fork();
+        assert_true(f.pid >= 0);
+        if (f.pid == 0) {
+                (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+                dup2(log[1], STDERR_FILENO);
+                close(ready[0]);
+                close(log[0]);
+                run_child(option, ready[1]);
+        }
+        close(ready[1]);
+        close(log[1]);
+        f.log_fd = log[0];
+        is_ready = read(ready[0], &byte, 1) == 1;
+        close(ready[0]);
+        return is_ready;
+}
+
+/* Reads its log until @text is in it. */
+static void wait_for_log(const char *text)
+{
+        while (!strstr(f.log, text)) {
+                struct pollfd wait = { .fd = f.log_fd, .events = POLLIN };
+                ssize_t n;
+
+                if (poll(&wait, 1, WAIT_MS) != 1)
+                        fail_msg("'%s' is not in: %s", text, f.log);
+                n = read(f.log_fd, f.log + f.n_log, sizeof(f.log) - 1 - f.n_log);
+                if (n <= 0)
+                        fail_msg("'%s' is not in: %s", text, f.log);
+                f.n_log += (size_t)n;
+        }
+}
+
+static void wait_for_end(int expected)
+{
+        int status;
+
+        assert_int_equal(waitpid(f.pid, &status, 0), f.pid);
+        f.pid = 0;
+        if (!WIFEXITED(status) || WEXITSTATUS(status) != 100 + expected)
+                fail_msg("status 0x%x; %s", status, f.log);
+        assert_int_equal(access(f.path, F_OK), -1);
+        close(f.log_fd);
+        f.log_fd = -1;
+}
+
+static int connect_client(void)
+{
+        struct sockaddr_un address = { .sun_family = AF_UNIX };
+        int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+        assert_true(fd >= 0);
+        snprintf(address.sun_path, sizeof(address.sun_path), "%s", f.path);
+        assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+        return fd;
+}
+
+/* The reply's status; STATUS_CANCELLED: no reply. @ret_budget: of a HELLO. */
+static uint32_t ask(int fd, ProtoVerb verb, uint64_t *ret_budget)
+{
+        ProtoRequest request = { .id = 7, .verb = verb };
+        uint8_t bytes[PROTO_MESSAGE_BYTES_MAX];
+        struct pollfd wait = { .fd = fd, .events = POLLIN };
+        ProtoDecoder *decoder;
+        ProtoReply reply;
+        size_t n_bytes, n_fds = 0;
+        uint32_t status = STATUS_CANCELLED;
+        int fds[4];
+
+        if (verb == VERB_HELLO)
+                request.version_min = request.version_max = 1;
+        assert_true(proto_encode_request(&request, bytes, &n_bytes));
+        if (channel_send(fd, bytes, n_bytes, NULL, 0) != CHANNEL_OK || poll(&wait, 1, WAIT_MS) != 1 ||
+            channel_receive(fd, bytes, sizeof(bytes), &n_bytes, fds, 4, &n_fds, NULL) != CHANNEL_OK)
+                return status;
+        assert_int_equal(proto_decoder_new(&decoder), 0);
+        assert_true(proto_decode_reply(decoder, bytes, n_bytes, &reply));
+        status = reply.status;
+        if (ret_budget)
+                *ret_budget = reply.budget_bytes;
+        proto_decoder_free(decoder);
+        for (size_t i = 0; i < n_fds; i++)
+                close(fds[i]);
+        return status;
+}
+
+static void test_serves_until_it_is_told(void **state)
+{
+        int fd;
+
+        put_file("[memory]\nbudget = 64M\n[namespace one]\nquota = 1M\n");
+        assert_true(start(NULL));
+        wait_for_log("is ready: socket ");
+        wait_for_log("budget 64 MiB");
+        fd = connect_client();
+        assert_int_equal(ask(fd, VERB_HELLO, NULL), STATUS_OK);
+        assert_int_equal(ask(fd, VERB_PING, NULL), STATUS_OK);
+        assert_int_equal(ask(fd, VERB_STATUS, NULL), STATUS_OK);
+        assert_int_equal(kill(f.pid, SIGTERM), 0);
+        wait_for_end(0);
+        assert_int_not_equal(ask(fd, VERB_PING, NULL), STATUS_OK);
+        close(fd);
+}
+
+static void test_reads_settings_again(void **state)
+{
+        uint64_t budget = 0;
+        int fd;
+
+        put_file("[memory]\nbudget = 64M\n");
+        assert_true(start(NULL));
+        put_file("[memory]\nbudget = 96M\nevents = 64\n[namespace new]\nmode = 0700\n");
+        assert_int_equal(kill(f.pid, SIGHUP), 0);
+        wait_for_log("read again; the budget is 96 MiB");
+        wait_for_log("events has changed; that takes a restart");
+        fd = connect_client();
+        assert_int_equal(ask(fd, VERB_HELLO, &budget), STATUS_OK);
+        assert_int_equal(budget, 96 * MIB);
+        put_file("[memory]\nbudgte = 1M\n");
+        assert_int_equal(kill(f.pid, SIGHUP), 0);
+        wait_for_log("settings stay as they are: ");
+        assert_int_equal(ask(fd, VERB_PING, NULL), STATUS_OK);
+        assert_int_equal(kill(f.pid, SIGINT), 0);
+        wait_for_end(0);
+        close(fd);
+}
+
+static void test_ends_when_of_no_use(void **state)
+{
+        int fd;
+
+        put_file("[memory]\nbudget = 64M\n");
+        assert_true(start("--idle-exit=1"));
+        fd = connect_client();
+        assert_int_equal(ask(fd, VERB_HELLO, NULL), STATUS_OK);
+        close(fd);
+        wait_for_log("empty and unused for 1 s");
+        wait_for_end(0);
+}
+
+static void test_second_daemon(void **state)
+{
+        pid_t first;
+        int first_log;
+
+        put_file("[memory]\nbudget = 64M\n");
+        assert_true(start(NULL));
+        first = f.pid;
+        first_log = f.log_fd;
+        assert_false(start(NULL));
+        wait_for_log("not started: another foliod has ");
+        {
+                int status;
+
+                assert_int_equal(waitpid(f.pid, &status, 0), f.pid);
+                assert_int_equal(WEXITSTATUS(status), 100 + DAEMON_E_RUNNING);
+                close(f.log_fd);
+        }
+        f.pid = first;
+        f.log_fd = first_log;
+        f.n_log = 0;
+        memset(f.log, 0, sizeof(f.log));
+        assert_int_equal(kill(f.pid, SIGTERM), 0);
+        wait_for_end(0);
+}
+
+static void test_what_is_in_the_way_is_told(void **state)
+{
+        put_file("[memory]\nbudget = 64M\n");
+        assert_int_equal(mkdir(f.path, 0700), 0);
+        assert_false(start(NULL));
+        wait_for_log("cannot start: ");
+        wait_for_log("is no socket; it stays");
+        assert_int_equal(rmdir(f.path), 0);
+        wait_for_end(DAEMON_E_FAILED);
+}
+
+/* A12: more than there is, is not promised. */
+static void test_a12_budget_is_clamped(void **state)
+{
+        uint64_t budget = 0;
+        int fd;
+
+        put_file("[memory]\nbudget = 1048576T\npool = 0\n");
+        assert_true(start(NULL));
+        wait_for_log("is more than there is: ");
+        fd = connect_client();
+        assert_int_equal(ask(fd, VERB_HELLO, &budget), STATUS_OK);
+        assert_true(budget < UINT64_C(1) << 50);
+        close(fd);
+        assert_int_equal(kill(f.pid, SIGTERM), 0);
+        wait_for_end(0);
+}
+
+/* E01: the soft limit is raised; more connections than descriptors end nothing, and it is well afterwards. */
+static void test_e01_few_descriptors(void **state)
+{
+        struct rlimit before, tight = { 32, 64 };
+        int fds[100], first, last;
+
+        put_file("[memory]\nbudget = 64M\n");
+        assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+        first = fork(); /* a hard limit cannot be raised again but by root: in a process of its own */
+        assert_true(first >= 0);
+        if (first == 0) {
+                int n_ok = 0;
+
+                if (!start(NULL) || prlimit(f.pid, RLIMIT_NOFILE, &tight, NULL) < 0)
+                        _exit(1);
+                for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
+                        fds[i] = connect_client();
+                for (size_t i = 0; i < ARRAY_SIZE(fds); i++) {
+                        n_ok += i < 4 && ask(fds[i], VERB_HELLO, NULL) == STATUS_OK;
+                        close(fds[i]);
+                }
+                last = connect_client();
+                for (int i = 0; i < 50 && ask(last, VERB_HELLO, NULL) != STATUS_OK; i++) {
+                        close(last);
+                        last = connect_client();
+                }
+                if (ask(last, VERB_PING, NULL) != STATUS_OK)
+                        _exit(2);
+                kill(f.pid, SIGTERM);
+                if (waitpid(f.pid, &n_ok, 0) != f.pid || WEXITSTATUS(n_ok) != 100)
+                        _exit(3);
+                _exit(0);
+        }
+        assert_int_equal(waitpid(first, &last, 0), first);
+        assert_int_equal(last, 0);
+}
+
+int main(void)
+{
+        static const struct CMUnitTest tests[] = {
+                DAEMON_TEST(test_serves_until_it_is_told),
+                DAEMON_TEST(test_reads_settings_again),
+                DAEMON_TEST(test_ends_when_of_no_use),
+                DAEMON_TEST(test_second_daemon),
+                DAEMON_TEST(test_what_is_in_the_way_is_told),
+                DAEMON_TEST(test_a12_budget_is_clamped),
+                DAEMON_TEST(test_e01_few_descriptors),
+        };
+
+        return cmocka_run_group_tests_name("daemon", tests, NULL, NULL);
+}
