@@ -36,7 +36,7 @@
 #include "daemon/service/worker.h"
 #include "daemon/store/store.h"
 
-#define WORKERS_MIN 2
+#define WORKERS_MIN 3 /* idle work, memory being made, and one for who waits for a copy */
 #define WORKERS_MAX 8
 #define HOUSEKEEPING_S 1
 #define EXPIRY_LOOK_S 60 /* at least so often: the clock that lifetimes go by can be set */

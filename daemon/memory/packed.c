@@ -29,8 +29,20 @@
 #define SLAB_BYTES 4096u
 #define REGION_BYTES_MAX (64 * MIB)
 
-/* A store that grows gets regions of an eighth of what it has: what is not used yet stays a small part. */
-#define GROWTH_SHARE 8
+/*
+ * A store that grows gets regions of a sixteenth of what it has: what is not used yet stays a small part, and who
+ * catches up with a region that is being made does not wait for a large one.
+ */
+#define GROWTH_SHARE 16
+
+/*
+ * How much must be free, or a region is made: as much as is used up while one is. That depends on the rate of both,
+ * and nobody measures either: it doubles when somebody had to wait, and shrinks when half of it would have done. It is
+ * never more than a quarter of what there is already.
+ */
+#define LEAD_BYTES_MIN (512 * KIB)
+#define LEAD_BYTES_MAX (32 * MIB)
+#define LEAD_SHARE 4
 
 typedef struct Slab {
         List link;                   /* of slabs that have a free record */
@@ -50,6 +62,7 @@ struct Packed {
         List regions;
         List slabs;                  /* those with a free record; full ones are known by their chunks alone */
         PackedUsage usage;           /* largest_free_bytes is found when asked */
+        uint64_t lead_bytes;
         uint32_t first_bitmap;
         uint32_t second_bitmap[N_FIRST];
         List bins[N_FIRST][N_SECOND];
@@ -202,6 +215,7 @@ int packed_new(Packed **ret)
 
         if (!packed)
                 return -ENOMEM;
+        packed->lead_bytes = LEAD_BYTES_MIN;
         list_init(&packed->regions);
         list_init(&packed->slabs);
         for (unsigned i = 0; i < N_FIRST; i++)
@@ -371,14 +385,25 @@ static uint64_t largest_free_bytes(const Packed *packed)
         return LIST_ENTRY(packed->bins[first][second].next, Chunk, bin)->size_bytes;
 }
 
-bool packed_is_low(const Packed *packed)
+bool packed_is_low(const Packed *packed, uint64_t *ret_n_bytes)
 {
-        uint64_t enough = packed->usage.region_bytes / 64;
+        uint64_t most = MAX(packed->usage.region_bytes / LEAD_SHARE, HUGE_BYTES);
+        uint64_t enough = MAX(MIN(packed->lead_bytes, most), MIN(packed->usage.region_bytes / 64, 4 * MIB));
 
         /* Nothing has been asked for yet: a namespace that is never used takes no region. */
-        if (packed->usage.n_regions == 0)
+        if (packed->usage.n_regions == 0 || largest_free_bytes(packed) >= enough)
                 return false;
-        return largest_free_bytes(packed) < CLAMP(enough, 128 * KIB, 4 * MIB);
+        /* A region of that size ends the want, whatever else it is: nobody asks again and again. */
+        *ret_n_bytes = enough;
+        return true;
+}
+
+void packed_tune(Packed *packed, bool was_late)
+{
+        if (was_late)
+                packed->lead_bytes = MIN(packed->lead_bytes * 2, LEAD_BYTES_MAX);
+        else if (largest_free_bytes(packed) > packed->lead_bytes / 2)
+                packed->lead_bytes = MAX(packed->lead_bytes - packed->lead_bytes / 8, LEAD_BYTES_MIN);
 }
 
 void packed_get_usage(const Packed *packed, PackedUsage *ret)

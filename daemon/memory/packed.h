@@ -58,8 +58,14 @@ int packed_add_region(Packed *packed, Region *consume_region);
 /* How large the next region should be: 2 MiB, then a share of what there is, at most 64 MiB; at least @n_bytes. */
 uint64_t packed_next_region_bytes(const Packed *packed, uint64_t n_bytes);
 
-/* Is so little free that a region should be got ready now? */
-bool packed_is_low(const Packed *packed);
+/* Is so little free that a region should be got ready now? Then of how much, at least. */
+bool packed_is_low(const Packed *packed, uint64_t *ret_n_bytes);
+
+/*
+ * A region that was asked for has come: had somebody to wait for it? If so, the next is asked for earlier; if it has
+ * come long before it was needed, later. Before it is added.
+ */
+void packed_tune(Packed *packed, bool was_late);
 
 typedef struct PackedUsage {
         uint64_t n_regions;

@@ -51,6 +51,9 @@ typedef struct PagesScanArguments {
 /* Small slices are not interrupted again by a signal each millisecond, whatever the kind of pages. */
 #define SLICE_BYTES_MIN (UINT64_C(1) << 20)
 
+/* Some milliseconds of collapsing: between two of these it is looked whether to go on. */
+#define COLLAPSE_CALL_BYTES (UINT64_C(16) << 20)
+
 DEFINE_CLEANUP(FILE *, cleanup_file, fclose)
 
 int pages_reopen_read_only(int fd, int *ret_fd)
@@ -257,30 +260,57 @@ typedef struct Collapse {
         uint64_t n_failed;
 } Collapse;
 
+static int collapse_at(const Collapse *collapse, uint64_t begin, uint64_t n_bytes)
+{
+        return madvise(collapse->address + begin, n_bytes, PAGES_MADV_COLLAPSE) < 0 ? -errno : 0;
+}
+
+/* Without one page the kernel has nothing to begin with. Allocating a page that is there changes nothing. */
+static bool touch_pieces(const Collapse *collapse, uint64_t begin, uint64_t end)
+{
+        for (uint64_t piece = begin; collapse->touch && piece < end; piece += HUGE_BYTES)
+                if (pages_fallocate(collapse->fd, 0, piece, PAGE_BYTES, NULL) < 0)
+                        return false;
+        return true;
+}
+
 static void collapse_piece(Collapse *collapse, uint64_t piece)
 {
         int r;
 
-        /* Without one page the kernel has nothing to begin with. Allocating a page that is there changes nothing. */
-        if (collapse->touch && pages_fallocate(collapse->fd, 0, piece, PAGE_BYTES, NULL) < 0) {
+        if (!touch_pieces(collapse, piece, piece + HUGE_BYTES)) {
                 collapse->n_failed++;
                 return;
         }
-        r = madvise(collapse->address + piece, HUGE_BYTES, PAGES_MADV_COLLAPSE);
-        if (r < 0 && (errno == EAGAIN || errno == EINTR))
-                r = madvise(collapse->address + piece, HUGE_BYTES, PAGES_MADV_COLLAPSE);
+        r = collapse_at(collapse, piece, HUGE_BYTES);
+        if (r == -EAGAIN || r == -EINTR)
+                r = collapse_at(collapse, piece, HUGE_BYTES);
         if (r < 0)
                 collapse->n_failed++;
         else
                 collapse->n_huge++;
 }
 
+/*
+ * Many pieces in one call, since each call first waits until every CPU has emptied its lists of new pages, which on a
+ * machine at work takes longer than the collapse. Where that does not make all of them huge, one by one: to try
+ * again, and to count.
+ */
 static int collapse_range(Collapse *collapse, uint64_t begin, uint64_t end)
 {
-        for (uint64_t piece = begin; piece < end; piece += HUGE_BYTES) {
+        for (uint64_t next; begin < end; begin = next) {
+                next = MIN(begin + COLLAPSE_CALL_BYTES, end);
                 if (pages_is_cancelled(collapse->cancelled))
                         return -ECANCELED;
-                collapse_piece(collapse, piece);
+                if (touch_pieces(collapse, begin, next) && collapse_at(collapse, begin, next - begin) == 0) {
+                        collapse->n_huge += (next - begin) / HUGE_BYTES;
+                        continue;
+                }
+                for (uint64_t piece = begin; piece < next; piece += HUGE_BYTES) {
+                        if (pages_is_cancelled(collapse->cancelled))
+                                return -ECANCELED;
+                        collapse_piece(collapse, piece);
+                }
         }
         return 0;
 }

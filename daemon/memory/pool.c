@@ -140,15 +140,10 @@ static int make_region(Item *item, Region *region)
         uint64_t n_huge;
         int r;
 
-        r = region_reserve(region, 0, region->size_bytes, cancelled);
+        /* Where the policy is against huge pages the probe has not claimed that it can. */
+        r = region_prepare(region, region->size_bytes, true, cancelled, &n_huge, &item->n_collapse_failed);
         if (r < 0)
                 return r;
-        /* Where the policy is against huge pages the probe has not claimed that it can. */
-        if (!(item->backend->capabilities & BACKEND_HUGE_AT_ALLOCATION)) {
-                r = region_collapse(region, 0, region->size_bytes, true, cancelled, &n_huge, &item->n_collapse_failed);
-                if (r < 0)
-                        return r;
-        }
         if (!item->for_packed)
                 return region_seal_size(region);
         /* Mapped, then sealed: afterwards the kernel allows no other writer. */

@@ -246,6 +246,20 @@ int region_collapse(Region *region, uint64_t offset_bytes, uint64_t n_bytes, boo
         return r;
 }
 
+int region_prepare(Region *region, uint64_t n_bytes, bool want_huge, const atomic_bool *cancelled,
+                   uint64_t *ret_n_huge, uint64_t *ret_n_failed)
+{
+        int r;
+
+        *ret_n_huge = *ret_n_failed = 0;
+        if (want_huge && !(region->backend->capabilities & BACKEND_HUGE_AT_ALLOCATION)) {
+                r = region_collapse(region, 0, n_bytes, true, cancelled, ret_n_huge, ret_n_failed);
+                if (r < 0)
+                        return r;
+        }
+        return region_reserve(region, 0, n_bytes, cancelled);
+}
+
 int region_populate(Region *region, const atomic_bool *cancelled)
 {
         assert(region->data && region->is_writable);

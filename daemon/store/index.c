@@ -24,6 +24,7 @@
 #include "base/cleanup.h"
 #include "base/macro.h"
 #include "daemon/store/index-heap.h"
+#include "daemon/store/index-pieces.h"
 #include "daemon/store/index-table.h"
 #include "proto/seqlock.h"
 
@@ -33,6 +34,9 @@
 #define GRAVES_MAX (1u << 20)
 #define DIRTY_MAX 256u
 #define CLOSE_WAKES_MAX 4096u
+#define GRAVES_PER_WRITE 128u /* graves lie at random: after so many writes nearly every page of them is there */
+
+enum { AREA_BUCKETS, AREA_OVERFLOW, AREA_SLOTS, AREA_GRAVES, AREA_EVENTS, AREA_HEAP, _AREA_MAX };
 
 struct Index {
         Region *region;
@@ -44,6 +48,8 @@ struct Index {
         IndexHeap heap;
         uint32_t *slot_links;        /* of free slots: the next + 1 */
         uint32_t first_free_slot;    /* + 1 */
+        uint64_t n_graves_written;
+        IndexPieces pieces[_AREA_MAX];
         bool has_events;             /* since the last flush */
         uint32_t n_dirty;
         uint32_t dirty[DIRTY_MAX];   /* buckets to wake */
@@ -130,6 +136,39 @@ static void fill_header(Index *index, const IndexConfig *config, const LayoutInd
         atomic_store_explicit(&h->n_buckets, 1, memory_order_release);
 }
 
+static void init_pieces(Index *index, const LayoutIndexHeader *h)
+{
+        const uint64_t ends[_AREA_MAX] = { h->overflow_offset, h->slots_offset, h->graves_offset,
+                                           h->events_offset, h->heap_offset, h->heap_offset + h->heap_bytes };
+        uint64_t begin = h->buckets_offset;
+
+        for (int i = 0; i < _AREA_MAX; i++) {
+                index_pieces_init(&index->pieces[i], begin, ends[i] - begin);
+                begin = ends[i];
+        }
+}
+
+bool index_take_pieces(Index *index, uint64_t n_bytes_max, uint64_t *ret_offset_bytes, uint64_t *ret_n_bytes)
+{
+        const LayoutIndexHeader *h = index->header;
+        uint64_t n_events = atomic_load_explicit(&h->event_sequence, memory_order_relaxed);
+        const uint64_t used_bytes[_AREA_MAX] = {
+                [AREA_BUCKETS] = (uint64_t)atomic_load_explicit(&h->n_buckets, memory_order_relaxed) *
+                                 sizeof(LayoutBucket),
+                [AREA_OVERFLOW] = (uint64_t)index->table.n_overflow_touched * sizeof(LayoutBucket),
+                [AREA_SLOTS] = (uint64_t)index_n_slots(index) * sizeof(LayoutSlot),
+                [AREA_GRAVES] = index->n_graves_written < h->n_graves / GRAVES_PER_WRITE ?
+                                        0 : (uint64_t)h->n_graves * sizeof(LayoutGrave),
+                [AREA_EVENTS] = MIN(n_events, (uint64_t)h->n_events) * sizeof(LayoutEvent),
+                [AREA_HEAP] = (uint64_t)index->heap.n_units_touched * LAYOUT_HEAP_UNIT_BYTES,
+        };
+
+        for (int i = 0; i < _AREA_MAX; i++)
+                if (index_pieces_take(&index->pieces[i], used_bytes[i], n_bytes_max, ret_offset_bytes, ret_n_bytes))
+                        return true;
+        return false;
+}
+
 int index_new(const IndexConfig *config, Index **ret)
 {
         _cleanup_(cleanup_index) Index *index = NULL;
@@ -163,6 +202,7 @@ int index_new(const IndexConfig *config, Index **ret)
         index->graves = (LayoutGrave *)(void *)(base + plan.graves_offset);
         index->events = (LayoutEvent *)(void *)(base + plan.events_offset);
         index_heap_init(&index->heap, base + plan.heap_offset, plan.heap_bytes);
+        init_pieces(index, &plan);
         fill_header(index, config, &plan);
         *ret = steal_ptr(&index);
         return 0;
@@ -508,9 +548,11 @@ void index_retract(Index *index, uint32_t slot, uint8_t reason)
         /* For those who pin: from here on, who looks at the slot after its pin takes the pin away again. */
         store_state(index, slot, LAYOUT_SLOT_RETRACTED);
         /* Before the entry goes: a reader that finds no entry finds the grave. */
-        if (reason)
+        if (reason) {
+                index->n_graves_written++;
                 atomic_store_explicit(&index->graves[layout_grave_place(hash, index->header->n_graves)],
                                       layout_grave(hash, reason), memory_order_relaxed);
+        }
         index_table_remove(&index->table, bucket, place);
         change_end(index, bucket);
         count_named(index, -1);

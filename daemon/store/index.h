@@ -90,6 +90,12 @@ void index_event(Index *index, enum folio_event_type type, uint32_t slot, uint64
 /* Wakes who waits for what has changed since the last time. True: there were events. */
 bool index_flush(Index *index);
 
+/*
+ * The next part of the region that is in use, or soon will be, and was not handed out before: whole pieces of 2 MiB of
+ * an area that has outgrown one, at most @n_bytes_max. For whoever makes it huge; false: none.
+ */
+bool index_take_pieces(Index *index, uint64_t n_bytes_max, uint64_t *ret_offset_bytes, uint64_t *ret_n_bytes);
+
 /* Marks it closed for ever and wakes everybody. */
 void index_close(Index *index);
 

@@ -100,7 +100,15 @@ static int copy_cred(Session *session, const SessionConfig *config)
         return 0;
 }
 
-/* Its pages appear as the client writes them; they are paid for as a whole, by the uid. */
+/*
+ * Its pages appear as the client writes them; they are paid for as a whole, by the uid.
+ *
+ * A memfd, since only there the size can be sealed: whoever has a file of the tmpfs open for writing can shorten it,
+ * and the copy through our mapping would end in a signal. Not made huge beforehand: that is worth 0.4 ms once to a
+ * client that puts 1 MiB (measured: 490 us for the first copy into small pages, 90 into a huge one; afterwards both are
+ * the same), and would cost every client, readers too, 2 MiB and 0.2 ms of a worker. Nor read by pread(), which would
+ * spare us the 16 faults for 1 MiB and loses more than that on every put after the first (88 us against 58).
+ */
 static int make_staging(Store *store, Session *session)
 {
         int r;

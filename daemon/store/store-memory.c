@@ -260,14 +260,10 @@ static int make_packed_region(Growth *growth, Region *region)
         const atomic_bool *cancelled = &growth->job.is_cancelled;
         int r;
 
-        r = region_reserve(region, 0, region->size_bytes, cancelled);
+        r = region_prepare(region, region->size_bytes, growth->want_huge, cancelled, &growth->n_huge,
+                           &growth->n_failed);
         if (r < 0)
                 return r;
-        if (growth->want_huge) {
-                r = region_collapse(region, 0, region->size_bytes, true, cancelled, &growth->n_huge, &growth->n_failed);
-                if (r < 0)
-                        return r;
-        }
         r = region_map(region, true);
         if (r < 0)
                 return r;
@@ -324,6 +320,7 @@ static void growth_done(WorkerJob *job)
         int r = growth->result;
 
         space->is_growing = false;
+        packed_tune(space->packed, !list_is_empty(&space->packed_waiters));
         store->n_collapsed += growth->n_huge;
         store->n_collapse_failed += growth->n_failed;
         if (growth->region && !store_attach_charge(growth->region, &growth->charge)) {
@@ -370,8 +367,7 @@ static int start_growth(Store *store, Space *space, uint64_t n_bytes, Charge *co
         growth->charge = *consume_charge;
         *consume_charge = (Charge)CHARGE_NULL;
         growth->result = -ECANCELED;
-        growth->want_huge = space->ns.huge != FOLIO_HUGE_NEVER &&
-                            !(store->packed_backend->capabilities & BACKEND_HUGE_AT_ALLOCATION);
+        growth->want_huge = space->ns.huge != FOLIO_HUGE_NEVER;
         growth->job.run = growth_run;
         growth->job.done = growth_done;
         space->is_growing = true;
@@ -434,9 +430,9 @@ int store_take_chunk(Store *store, Space *space, uint64_t n_bytes, Chunk **ret)
                 assert(r != PACKED_E_NO_ROOM);
         }
         /* The next one before it is missed; if there is none to be had, that is for then. */
-        if (r == 0 && !space->is_growing && packed_is_low(space->packed) &&
+        if (r == 0 && !space->is_growing && packed_is_low(space->packed, &n_bytes) &&
             account_free_bytes(&store->budget) > store->budget.bytes_max / 4)
-                (void)get_packed_region(store, space, 1);
+                (void)get_packed_region(store, space, n_bytes);
         return r;
 }
 
@@ -492,6 +488,9 @@ static void want_blanks(Store *store)
 
         if (store->config.pool_bytes_max >= 4 * MIB)
                 pool_want(store->pool, store->packed_backend, HUGE_BYTES, true, 1);
+        /* The size that is wanted next where objects come faster than regions are made. */
+        if (store->config.pool_bytes_max >= 64 * MIB)
+                pool_want(store->pool, store->packed_backend, 8 * MIB, true, 1);
         for (size_t i = 0; i < ARRAY_SIZE(kinds); i++)
                 if (store->config.pool_bytes_max >= kinds[i].pool_bytes_min)
                         pool_want(store->pool, store->memfd, kinds[i].size_bytes, false, kinds[i].n);

@@ -135,6 +135,7 @@ void store_remove_space(Store *store, Space *space)
         store->n_spaces--;
         /* Readers first: from now on they ask, and are told that there is no such namespace. */
         index_close(space->index);
+        store_cancel_index_collapse(space);
         pool_forget(store->pool, space->ns.id);
         store_schedule_chore(store);
         store_try_free_space(store, space);
@@ -143,16 +144,21 @@ void store_remove_space(Store *store, Space *space)
 static bool is_space_done(const Space *space)
 {
         return space->is_removed && space->n_objects == 0 && space->n_works == 0 && !space->is_growing &&
-               list_is_empty(&space->tables);
+               !space->index_collapse.is_running && list_is_empty(&space->tables);
 }
 
 void store_try_free_space(Store *store, Space *space)
 {
+        Region *region;
+
         if (!is_space_done(space))
                 return;
         list_unlink(&space->link);
         list_unlink(&space->dirty_link);
+        /* The index of many objects is large: its memory goes on a worker. */
+        region = region_ref(index_region(space->index));
         free_space(space);
+        store_drop_region(store, region);
 }
 
 /* Objects of one space, as far as @n_left goes. */

@@ -102,6 +102,7 @@ void store_flush(Store *store)
 
                 if (index_flush(space->index))
                         signal_watchers(space);
+                store_collapse_index(store, space);
         }
 }
 
@@ -259,7 +260,8 @@ static void backend_facts(const Facts *facts, const char *name, const Backend *b
 static void memory_facts(const Facts *facts)
 {
         const Store *store = facts->store;
-        uint64_t unsealed = 0, n_unsealed = 0, n_index = 0, n_pins = 0, allocated;
+        uint64_t unsealed = 0, n_unsealed = 0, n_index = 0, n_index_huge = 0, n_pins = 0;
+        uint64_t allocated;
         PackedUsage sum = { 0 }, usage;
         PoolUsage pool;
 
@@ -276,6 +278,7 @@ static void memory_facts(const Facts *facts)
                 sum.n_chunks += usage.n_chunks;
                 if (region_get_allocated(index_region(space->index), &allocated) == 0)
                         n_index += allocated;
+                n_index_huge += space->index_huge_bytes;
                 LIST_FOREACH(t, &space->tables)
                         n_pins += LIST_ENTRY(t, SessionTable, space_link)->charge.n_bytes;
         }
@@ -295,6 +298,7 @@ static void memory_facts(const Facts *facts)
         number(facts, "packed.used_bytes", sum.used_bytes);
         number(facts, "packed.chunks", sum.n_chunks);
         number(facts, "index.bytes", n_index);
+        number(facts, "index.huge_bytes", n_index_huge);
         number(facts, "pins.bytes", n_pins);
         number(facts, "unsealed.count", n_unsealed);
         number(facts, "collapse.done", store->n_collapsed);

@@ -164,7 +164,12 @@ static void reserve_run(WorkerJob *job)
 {
         Work *work = CONTAINER_OF(job, Work, job);
 
-        work->result = region_reserve(work->region, 0, work->n_bytes, &job->is_cancelled);
+        /*
+         * Huge from the start, where that is allowed: filling it then is faster by as much as this takes longer, and
+         * nobody has to copy it into huge folios afterwards (measured: half of the processor time in all).
+         */
+        work->result = region_prepare(work->region, work->n_bytes, work->want_huge, &job->is_cancelled, &work->n_huge,
+                                      &work->n_failed);
 }
 
 static void reserve_finish(Work *work)
@@ -174,6 +179,8 @@ static void reserve_finish(Work *work)
         StoreOp *op = work->op;
         Status status;
 
+        store->n_collapsed += work->n_huge;
+        store->n_collapse_failed += work->n_failed;
         if (work->result < 0)
                 status = store_refuse_errno(&op->detail, work->result, "the object's pages");
         else if (op->session->is_closed || work->space->is_removed)
@@ -246,6 +253,7 @@ static int reserve_and_commit(Store *store, const Target *target, StoreOp *op, O
                 work->object = object;
                 work->region = object->region;
                 work->n_bytes = n_bytes;
+                work->want_huge = target->space->ns.huge != FOLIO_HUGE_NEVER;
                 store_submit_work(work, WORKER_URGENT, reserve_run, reserve_finish);
                 return STORE_OP_PENDING;
         }

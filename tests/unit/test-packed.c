@@ -96,7 +96,7 @@ static void test_empty(void **state)
 
         assert_int_equal(packed_take_chunk(packed, 1, &chunk), PACKED_E_NO_ROOM);
         assert_null(chunk);
-        assert_false(packed_is_low(packed));
+        assert_false(packed_is_low(packed, &(uint64_t){ 0 }));
         assert_int_equal(usage_of(packed).n_regions, 0);
         assert_int_equal(usage_of(packed).largest_free_bytes, 0);
         packed_free(packed);
@@ -394,17 +394,69 @@ static void test_next_region(void **state)
 static void test_low(void **state)
 {
         Packed *packed = new_packed_with(HUGE_BYTES);
+        uint64_t n_bytes = 7;
         Chunk *most, *rest;
 
-        assert_false(packed_is_low(packed));
-        most = take(packed, HUGE_BYTES - 128 * KIB);
-        assert_false(packed_is_low(packed));
+        assert_false(packed_is_low(packed, &n_bytes));
+        most = take(packed, HUGE_BYTES - 512 * KIB);
+        assert_false(packed_is_low(packed, &n_bytes));
+        assert_int_equal(n_bytes, 7);
         rest = take(packed, 64);
-        assert_true(packed_is_low(packed));
+        assert_true(packed_is_low(packed, &n_bytes));
+        assert_int_equal(n_bytes, 512 * KIB);
         add_next_region(packed, 1);
-        assert_false(packed_is_low(packed));
+        assert_false(packed_is_low(packed, &n_bytes));
         give_kept(packed, most);
         give_kept(packed, rest);
+        packed_free(packed);
+}
+
+/* Who had to wait makes the next be asked for earlier, up to a limit; who need not have, later again. */
+static void test_lead(void **state)
+{
+        Packed *packed = new_packed_with(128 * MIB);
+        uint64_t n_bytes, last = 2 * MIB; /* for so much, what is left over of large regions counts as little */
+        Chunk *all = take(packed, 128 * MIB);
+
+        packed_tune(packed, true);
+        packed_tune(packed, true);
+
+        for (unsigned i = 0; i < 20; i++) {
+                assert_true(packed_is_low(packed, &n_bytes));
+                assert_int_equal(n_bytes, last);
+                packed_tune(packed, true);
+                last = MIN(last * 2, 32 * MIB);
+        }
+        assert_int_equal(last, 32 * MIB);
+        /* In time, but only just: as it is. */
+        packed_tune(packed, false);
+        assert_true(packed_is_low(packed, &n_bytes));
+        assert_int_equal(n_bytes, 32 * MIB);
+        /* One of the size that was wanted ends the want. */
+        add_next_region(packed, n_bytes);
+        assert_false(packed_is_low(packed, &n_bytes));
+        for (unsigned i = 0; i < 100; i++)
+                packed_tune(packed, false);
+        /* As little as the size of the regions asks for. */
+        give_kept(packed, all);
+        all = take(packed, 126 * MIB);
+        assert_false(packed_is_low(packed, &n_bytes));
+        give_kept(packed, all);
+        packed_free(packed);
+}
+
+/* Little that there is keeps the lead small, however late the regions come. */
+static void test_lead_is_a_share(void **state)
+{
+        Packed *packed = new_packed_with(16 * MIB);
+        Chunk *all = take(packed, 16 * MIB);
+        uint64_t n_bytes;
+
+        for (unsigned i = 0; i < 20; i++)
+                packed_tune(packed, true);
+        assert_true(packed_is_low(packed, &n_bytes));
+        assert_int_equal(n_bytes, 4 * MIB);
+        give_kept(packed, all);
         packed_free(packed);
 }
 
@@ -459,6 +511,8 @@ int main(void)
                 UNIT_TEST(test_a05_waste_after_deleting_every_second),
                 UNIT_TEST(test_next_region),
                 UNIT_TEST(test_low),
+                UNIT_TEST(test_lead),
+                UNIT_TEST(test_lead_is_a_share),
                 UNIT_TEST(test_allocation_failures),
                 UNIT_TEST(test_regions_too_large),
         };

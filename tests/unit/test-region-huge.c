@@ -42,6 +42,47 @@ static void test_collapse_and_measure(void **state)
         region_unref(region);
 }
 
+/* There whole, huge where that was wanted and can be, and zero; a range that is none changes nothing. */
+static void test_prepare(void **state)
+{
+        const struct {
+                uint64_t n_bytes;
+                bool want_huge;
+                uint64_t n_pieces;
+                int r;
+        } rows[] = {
+                { 0, true, 0, 0 },
+                { PAGE_BYTES, true, 0, 0 },
+                { HUGE_BYTES, true, 1, 0 },
+                { 2 * HUGE_BYTES + 3 * PAGE_BYTES, true, 2, 0 },
+                { 4 * HUGE_BYTES, true, 4, 0 },
+                { 4 * HUGE_BYTES, false, 0, 0 },
+                { 4 * HUGE_BYTES + 1, true, 0, -EINVAL },
+                { UINT64_MAX, true, 0, -EINVAL },
+        };
+        bool can_collapse = memfd->capabilities & BACKEND_COLLAPSIBLE &&
+                            !(memfd->capabilities & BACKEND_HUGE_AT_ALLOCATION);
+        atomic_bool cancelled = true;
+        uint64_t n_huge, n_failed;
+        Region *region;
+
+        for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+                region = new_region(memfd, 4 * HUGE_BYTES);
+                assert_int_equal(region_prepare(region, rows[i].n_bytes, rows[i].want_huge, NULL, &n_huge, &n_failed),
+                                 rows[i].r);
+                assert_int_equal(n_huge + n_failed, can_collapse ? rows[i].n_pieces : 0);
+                if (rows[i].r == 0) {
+                        assert_true(allocated_bytes(region) >= rows[i].n_bytes);
+                        assert_bytes(region, 0, rows[i].n_bytes, 0);
+                }
+                region_unref(region);
+        }
+        region = new_region(memfd, 4 * HUGE_BYTES);
+        assert_int_equal(region_prepare(region, 4 * HUGE_BYTES, true, &cancelled, &n_huge, &n_failed), -ECANCELED);
+        assert_int_equal(allocated_bytes(region), 0);
+        region_unref(region);
+}
+
 static void test_collapse_of_blanks(void **state)
 {
         uint64_t n_huge, n_failed, allocated, huge;
@@ -148,6 +189,7 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 UNIT_TEST(test_collapse_and_measure),
+                UNIT_TEST(test_prepare),
                 UNIT_TEST(test_collapse_of_blanks),
                 UNIT_TEST(test_collapse_under_a_mapping),
                 UNIT_TEST(test_tmpfs_is_huge_at_once),
