@@ -311,7 +311,10 @@ void pool_want(Pool *pool, Backend *backend, uint64_t size_bytes, bool for_packe
         refill(pool, kind);
 }
 
-/* The smallest that is large enough and not too large. */
+/*
+ * The smallest that is large enough and not too large: a packed region has room for others, while what a region of
+ * one object is larger than that is wasted, and charged to whoever asked for less.
+ */
 static Item *find_item(List *items, const Backend *backend, uint64_t size_bytes, bool for_packed, uint64_t tag)
 {
         Item *best = NULL;
@@ -321,7 +324,7 @@ static Item *find_item(List *items, const Backend *backend, uint64_t size_bytes,
                 Item *item = LIST_ENTRY(node, Item, link);
 
                 if (item->backend != backend || item->for_packed != for_packed || item->tag != tag ||
-                    item->size_bytes < size_bytes || item->size_bytes / 2 > size_bytes)
+                    item->size_bytes < size_bytes || item->size_bytes - size_bytes > size_bytes / (for_packed ? 1 : 8))
                         continue;
                 if (!best || item->size_bytes < best->size_bytes)
                         best = item;

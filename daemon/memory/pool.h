@@ -37,7 +37,7 @@ void pool_free(Pool *pool); /* after the workers are drained */
 void pool_want(Pool *pool, Backend *backend, uint64_t size_bytes, bool for_packed, unsigned n_target);
 
 /*
- * A blank of at least @size_bytes and at most twice that (or NULL), whole, zero; the payment goes with it: the caller
+ * A blank of at least @size_bytes and at most an eighth more, @for_packed at most twice that (or NULL), whole, zero; the payment goes with it: the caller
  * repays when it is freed. @tag 0, or the namespace's for a region it emptied itself (then the bytes are old).
  */
 Region *pool_take(Pool *pool, Backend *backend, uint64_t size_bytes, bool for_packed, uint64_t tag, bool *ret_is_blank);

@@ -47,6 +47,17 @@ static bool is_sealable(const Region *region)
 
 DEFINE_CLEANUP(Region *, cleanup_region, region_unref)
 
+bool region_round_size(uint64_t n_bytes, uint64_t *ret)
+{
+        uint64_t rounded;
+
+        if (!checked_align_up(n_bytes, n_bytes < REGION_WHOLE_FOLIOS_BYTES ? PAGE_BYTES : HUGE_BYTES, &rounded) ||
+            rounded > INT64_MAX)
+                return false;
+        *ret = rounded;
+        return true;
+}
+
 int region_new(Backend *backend, const char *label, uint64_t size_bytes, Region **ret)
 {
         _cleanup_(cleanup_region) Region *region = NULL;
@@ -54,8 +65,7 @@ int region_new(Backend *backend, const char *label, uint64_t size_bytes, Region 
 
         if (size_bytes == 0)
                 return -EINVAL;
-        if (!checked_align_up(size_bytes, size_bytes < HUGE_BYTES ? PAGE_BYTES : HUGE_BYTES, &size_bytes) ||
-            size_bytes > INT64_MAX)
+        if (!region_round_size(size_bytes, &size_bytes))
                 return -EFBIG;
 
         region = calloc(1, sizeof(*region));
@@ -307,8 +317,7 @@ int region_resize(Region *region, uint64_t size_bytes)
         assert(!region->data && !(region->seals & SEALS_SIZE));
         if (size_bytes == 0)
                 return -EINVAL;
-        if (!checked_align_up(size_bytes, size_bytes < HUGE_BYTES ? PAGE_BYTES : HUGE_BYTES, &size_bytes) ||
-            size_bytes > INT64_MAX)
+        if (!region_round_size(size_bytes, &size_bytes))
                 return -EFBIG;
         do {
                 r = ftruncate(region->fd, (off_t)size_bytes);

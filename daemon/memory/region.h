@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/macro.h"
 #include "daemon/memory/backend.h"
 
 typedef struct Region {
@@ -30,7 +31,14 @@ typedef struct Region {
         void *charge;                /* whoever pays; region does not look at it */
 } Region;
 
-/* A sparse region of at least @size_bytes, rounded up to pages (to HUGE_BYTES from there on); one reference. Fast. */
+/*
+ * What a region for @n_bytes (1 or more) is large: whole pages; from REGION_WHOLE_FOLIOS_BYTES on whole folios, so that the
+ * last piece can be huge too and costs at most an eighth more. False: no file can be as large.
+ */
+#define REGION_WHOLE_FOLIOS_BYTES (8 * HUGE_BYTES)
+bool region_round_size(uint64_t n_bytes, uint64_t *ret);
+
+/* A sparse region of at least @size_bytes, rounded up; one reference. Fast. */
 int region_new(Backend *backend, const char *label, uint64_t size_bytes, Region **ret);
 Region *region_ref(Region *region);
 void region_unref(Region *region); /* unmaps, closes */

@@ -511,7 +511,7 @@ void dispatch_message(Peer *peer, const void *bytes, size_t n_bytes, void *userd
                 peer_breach(peer, "%s (verb %d)", breach, (int)request.verb);
                 return;
         }
-        fault = shape_find_fault(&request);
+        fault = shape_find_fault(&request, dispatch->config.packed_bytes_max);
         if (fault)
                 send_status(dispatch, peer, request.id, STATUS_INVALID, fault);
         else

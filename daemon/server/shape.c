@@ -131,7 +131,17 @@ static const char *find_settings_fault(const ProtoNamespace *ns)
         return NULL;
 }
 
-const char *shape_find_fault(const ProtoRequest *request)
+/* To be on the safe side of the store: whatever may get a region of its own, also where staging was offered. */
+static bool may_have_descriptor(const ProtoItem *item, uint64_t packed_bytes_max)
+{
+        const uint32_t needs_own = FOLIO_OWN_REGION | FOLIO_MUTABLE | FOLIO_SPARSE;
+
+        if (item->flags & FOLIO_STREAM)
+                return false;
+        return !(item->flags & PROTO_ITEM_STAGED) || item->flags & needs_own || item->size_bytes > packed_bytes_max;
+}
+
+const char *shape_find_fault(const ProtoRequest *request, uint64_t packed_bytes_max)
 {
         size_t n_descriptors = 0;
 
@@ -142,7 +152,7 @@ const char *shape_find_fault(const ProtoRequest *request)
         if (request->verb != VERB_CREATE)
                 return NULL;
         for (size_t i = 0; i < request->n_items; i++)
-                n_descriptors += !(request->items[i].flags & (PROTO_ITEM_STAGED | FOLIO_STREAM));
+                n_descriptors += may_have_descriptor(&request->items[i], packed_bytes_max);
         return n_descriptors > SHAPE_DESCRIPTORS_MAX ? "at most 250 items of one CREATE can have a region of their own"
                                                      : NULL;
 }

@@ -8,6 +8,7 @@
 #define DAEMON_SERVER_SHAPE_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "proto/codec.h"
 
@@ -18,7 +19,7 @@
 const char *shape_find_breach(const ProtoRequest *request, bool has_session);
 
 /* NULL: it can be carried out, as far as shape goes. Else why not: INVALID. */
-const char *shape_find_fault(const ProtoRequest *request);
+const char *shape_find_fault(const ProtoRequest *request, uint64_t packed_bytes_max);
 const char *shape_find_item_fault(ProtoVerb verb, const ProtoItem *item);
 
 #endif

@@ -30,7 +30,7 @@ static bool plan(uint32_t n_slots_max, uint64_t *ret_counters_offset, uint64_t *
         if (!checked_align_up(sizeof(LayoutPinsHeader) + n_summary, PAGE_BYTES, &counters) ||
             !checked_mul(n_slots_max, sizeof(uint32_t), &n_counter_bytes) ||
             !checked_add(counters, n_counter_bytes, &end) ||
-            !checked_align_up(end, end < HUGE_BYTES ? PAGE_BYTES : HUGE_BYTES, &end))
+            !region_round_size(end, &end))
                 return false;
         *ret_counters_offset = counters;
         *ret_bytes = end;

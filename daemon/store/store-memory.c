@@ -131,8 +131,7 @@ void store_wake_memory_waiters(Store *store)
 
 bool store_own_file_bytes(uint64_t n_bytes, uint64_t *ret)
 {
-        n_bytes = MAX(n_bytes, 1);
-        return checked_align_up(n_bytes, n_bytes < HUGE_BYTES ? PAGE_BYTES : HUGE_BYTES, ret);
+        return region_round_size(MAX(n_bytes, 1), ret);
 }
 
 bool store_attach_charge(Region *region, Charge *consume_charge)

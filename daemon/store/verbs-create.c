@@ -267,6 +267,25 @@ static int reserve_and_commit(Store *store, const Target *target, StoreOp *op, O
         return status;
 }
 
+/*
+ * A warm blank is there whole: nothing to wait for. It may be huge, which not everybody wants, and somewhat larger, which
+ * the quota may not have room for.
+ */
+static bool take_blank(Store *store, Space *space, Object *object, uint64_t file_bytes)
+{
+        _cleanup_(cleanup_free) char *ignored = NULL;
+
+        if (space->ns.huge == FOLIO_HUGE_NEVER && store->config.huge != FOLIO_HUGE_NEVER)
+                return false;
+        object->region = store_take_blank(store, space->own_backend, file_bytes, false, 0);
+        if (!object->region)
+                return false;
+        if (store_charge_object(object, object->region->size_bytes, &ignored) == STATUS_OK)
+                return true;
+        store_drop_region(store, steal_ptr(&object->region));
+        return false;
+}
+
 static int create_own(Store *store, const Target *target, StoreOp *op)
 {
         const ProtoItem *item = op->item;
@@ -283,16 +302,8 @@ static int create_own(Store *store, const Target *target, StoreOp *op)
         if (status != STATUS_OK)
                 return status;
         n_reserve = bytes_to_reserve(item, file_bytes);
-        /* A warm blank is there whole: nothing to wait for. It may be huge, which not everybody wants. */
-        if (is_whole && (space->ns.huge != FOLIO_HUGE_NEVER || store->config.huge == FOLIO_HUGE_NEVER))
-                object->region = store_take_blank(store, space->own_backend, file_bytes, false, 0);
-        if (object->region) {
+        if (is_whole && take_blank(store, space, object, file_bytes)) {
                 n_reserve = 0;
-                status = store_charge_object(object, object->region->size_bytes, &op->detail);
-                if (status != STATUS_OK) {
-                        store_forget_object(store, object);
-                        return status;
-                }
         } else {
                 r = make_own_region(store, space, object, file_bytes, &object->region);
                 if (r) {

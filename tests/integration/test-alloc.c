@@ -159,27 +159,27 @@ static void test_a02_filled_after_create(void **state)
  */
 static void test_a05_full_though_the_total_would_do(void **state)
 {
-        Foliod *foliod = foliod_start("--budget", "200M", ALIVE_NO_POOL, NULL);
+        Foliod *foliod = foliod_start("--budget", "300M", ALIVE_NO_POOL, NULL);
         Alive before = alive_begin(foliod);
         struct folio_client *client = foliod_connect(foliod);
         unsigned n_small = alive_scaled(20000), n_kept = 0;
         struct folio_object *object;
         uint64_t kept_bytes = 0, packed_bytes;
-        static char bytes[4 * MIB];
+        static char bytes[3 * MIB];
         char name[32];
 
         (void)state;
-        for (unsigned i = 0; i < 48; i++) {
+        for (unsigned i = 0; i < 100; i++) {
                 (void)snprintf(name, sizeof(name), "piece %u", i);
-                ASSERT_OK(folio_put(client, name, bytes, 4 * MIB, NULL));
+                ASSERT_OK(folio_put(client, name, bytes, 3 * MIB, NULL));
         }
-        for (unsigned i = 0; i < 48; i += 2) {
+        for (unsigned i = 0; i < 100; i += 2) {
                 (void)snprintf(name, sizeof(name), "piece %u", i);
                 ASSERT_OK(folio_delete(client, name, 0));
         }
-        ASSERT_OK(folio_create(client, "whole", 96 * MIB, NULL, &object));
+        ASSERT_OK(folio_create(client, "whole", 140 * MIB, NULL, &object));
         ASSERT_OK(folio_object_abort(object));
-        for (unsigned i = 1; i < 48; i += 2) {
+        for (unsigned i = 1; i < 100; i += 2) {
                 (void)snprintf(name, sizeof(name), "piece %u", i);
                 ASSERT_OK(folio_delete(client, name, 0));
         }

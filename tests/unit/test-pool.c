@@ -198,8 +198,9 @@ static void test_what_fits_by_table(void **state)
         } rows[] = {
                 { 4 * HUGE_BYTES, false, true },
                 { 4 * HUGE_BYTES + 1, false, false },
-                { 2 * HUGE_BYTES, false, true },
-                { 2 * HUGE_BYTES - 1, false, false }, /* more than twice of it would be wasted */
+                { 4 * HUGE_BYTES - 4 * HUGE_BYTES / 9, false, true },
+                { 4 * HUGE_BYTES - 4 * HUGE_BYTES / 8, false, false }, /* more than an eighth of it would be wasted */
+                { 2 * HUGE_BYTES, false, false },
                 { 1, false, false },
                 { UINT64_MAX, false, false },
                 { 4 * HUGE_BYTES, true, false },
@@ -228,10 +229,10 @@ static void test_the_smallest_that_fits(void **state)
         bool is_blank;
 
         start(64 * MIB);
-        pool_want(pool, memfd, 4 * HUGE_BYTES, false, 1);
-        pool_want(pool, memfd, 3 * HUGE_BYTES, false, 1);
+        pool_want(pool, memfd, 4 * HUGE_BYTES, true, 1);
+        pool_want(pool, memfd, 3 * HUGE_BYTES, true, 1);
         worker_pool_drain(workers);
-        region = pool_take(pool, memfd, 2 * HUGE_BYTES, false, 0, &is_blank);
+        region = pool_take(pool, memfd, 2 * HUGE_BYTES, true, 0, &is_blank);
         assert_int_equal(region->size_bytes, 3 * HUGE_BYTES);
         free_taken(region);
 }

@@ -36,7 +36,10 @@ static void test_sizes(void **state)
                 { PAGE_BYTES + 1, 2 * PAGE_BYTES, 0 },
                 { HUGE_BYTES - 1, HUGE_BYTES, 0 },
                 { HUGE_BYTES, HUGE_BYTES, 0 },
-                { HUGE_BYTES + 1, 2 * HUGE_BYTES, 0 },
+                { HUGE_BYTES + 1, HUGE_BYTES + PAGE_BYTES, 0 },
+                { REGION_WHOLE_FOLIOS_BYTES - 1, REGION_WHOLE_FOLIOS_BYTES, 0 },
+                { REGION_WHOLE_FOLIOS_BYTES, REGION_WHOLE_FOLIOS_BYTES, 0 },
+                { REGION_WHOLE_FOLIOS_BYTES + 1, REGION_WHOLE_FOLIOS_BYTES + HUGE_BYTES, 0 },
                 { INT64_MAX, 0, -EFBIG },
                 { UINT64_MAX - HUGE_BYTES, 0, -EFBIG },
                 { UINT64_MAX, 0, -EFBIG },
@@ -391,9 +394,9 @@ static void test_resizing(void **state)
         } rows[] = {
                 { 0, PAGE_BYTES, -EINVAL },
                 { 5 * PAGE_BYTES - 1, 5 * PAGE_BYTES, 0 },
-                { HUGE_BYTES + 1, 2 * HUGE_BYTES, 0 },
-                { INT64_MAX, 2 * HUGE_BYTES, -EFBIG },
-                { UINT64_MAX, 2 * HUGE_BYTES, -EFBIG },
+                { REGION_WHOLE_FOLIOS_BYTES + 1, REGION_WHOLE_FOLIOS_BYTES + HUGE_BYTES, 0 },
+                { INT64_MAX, REGION_WHOLE_FOLIOS_BYTES + HUGE_BYTES, -EFBIG },
+                { UINT64_MAX, REGION_WHOLE_FOLIOS_BYTES + HUGE_BYTES, -EFBIG },
                 { 1, PAGE_BYTES, 0 },
         };
         Region *region = new_region(memfd, 1);

@@ -341,7 +341,7 @@ static void test_stream(void **state)
         assert_int_equal(client_look(&c, "s", &found), LOOKUP_FOUND);
         assert_int_equal(found.copy.size_bytes, size);
         assert_int_equal(found.copy.protection, FOLIO_PROTECTION_KERNEL);
-        assert_int_equal(fixture_fact(&f, "memory.used_bytes"), ALIGN_UP(size, HUGE_BYTES));
+        assert_int_equal(fixture_fact(&f, "memory.used_bytes"), ALIGN_UP(size, PAGE_BYTES));
         assert_int_equal(client_read_slot(&c, found.slot, found.copy.generation, bytes, 16, size - 16), STATUS_OK);
         assert_memory_equal(bytes, "ssssssssssssssss", 16);
         assert_int_equal(stream_write(&c, &op, size, 1), STATUS_STATE);
