@@ -200,7 +200,7 @@ int pages_read_smaps_huge(const void *address, uint64_t n_bytes, uint64_t *ret_h
 
 int pages_count_huge(int fd, uint64_t size_bytes, uint64_t *ret_huge_bytes)
 {
-        uint64_t mapped_bytes = ALIGN_DOWN(size_bytes, HUGE_BYTES), begin, end, huge_bytes = 0;
+        uint64_t mapped_bytes = ALIGN_DOWN(size_bytes, HUGE_BYTES), begin = 0, end = 0, huge_bytes = 0;
         void *address;
         int r;
 
@@ -319,7 +319,7 @@ int pages_collapse(int fd, uint64_t begin, uint64_t end, bool touch, const atomi
                    uint64_t *ret_n_failed)
 {
         Collapse collapse = { .fd = fd, .touch = touch, .cancelled = cancelled };
-        uint64_t data, data_end, next;
+        uint64_t data = 0, data_end = 0, next;
         struct stat st;
         void *address;
         int r;

@@ -268,7 +268,7 @@ static size_t key_tail_bytes(size_t n_key)
 size_t index_copy_key(const Index *index, uint32_t slot, char ret[FOLIO_KEY_BYTES_MAX])
 {
         uint64_t tail[ALIGN_UP(FOLIO_KEY_BYTES_MAX - LAYOUT_SLOT_KEY_BYTES, 8) / 8];
-        LayoutSlot record;
+        LayoutSlot record = { 0 };
         size_t n_tail;
 
         index_get(index, slot, &record);
@@ -369,7 +369,7 @@ int index_reserve_slot(Index *index, Key key, Key content_type, Key metadata, ui
 
 void index_free_slot(Index *index, uint32_t slot)
 {
-        LayoutSlot record, empty;
+        LayoutSlot record = { 0 }, empty;
 
         index_get(index, slot, &record);
         assert(record.state == LAYOUT_SLOT_FREE || record.state == LAYOUT_SLOT_RETRACTED);
@@ -505,7 +505,7 @@ static void store_state(Index *index, uint32_t slot, uint8_t state)
 void index_update(Index *index, uint32_t slot, const LayoutSlot *record)
 {
         uint32_t bucket = index_table_bucket_of(&index->table, record->hash);
-        LayoutSlot before;
+        LayoutSlot before = { 0 };
         IndexPlace place;
 
         index_get(index, slot, &before);
@@ -571,7 +571,7 @@ void index_event(Index *index, enum folio_event_type type, uint32_t slot, uint64
         LayoutIndexHeader *h = index->header;
         uint64_t sequence = atomic_load_explicit(&h->event_sequence, memory_order_relaxed) + 1;
         LayoutEvent *shared = &index->events[layout_event_place(sequence, h->n_events)];
-        LayoutSlot record;
+        LayoutSlot record = { 0 };
         LayoutEvent event;
 
         memset(&event, 0, sizeof(event));
