@@ -148,13 +148,47 @@ static void test_settings_by_table(void **state)
         for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
                 ProtoRequest request = { .id = 1, .verb = VERB_NAMESPACE_SET, .has_namespace = true, .ns = rows[i].ns };
 
-                assert_int_equal(shape_find_fault(&request) == NULL, rows[i].is_good);
+                assert_int_equal(shape_find_fault(&request, 0) == NULL, rows[i].is_good);
+        }
+}
+
+/* A reply has room for 250 descriptors: every item that can end in a region of its own counts, however it was asked for. */
+static void test_descriptors_of_a_create_by_table(void **state)
+{
+        static const struct { uint32_t flags; uint64_t size_bytes; bool has_descriptor; } rows[] = {
+                { 0, 1, true },
+                { FOLIO_OWN_REGION, 1, true },
+                { PROTO_ITEM_STAGED, 0, false },
+                { PROTO_ITEM_STAGED, 1000, false },
+                { PROTO_ITEM_STAGED, 1001, true },
+                { PROTO_ITEM_STAGED, UINT64_MAX, true },
+                { PROTO_ITEM_STAGED | FOLIO_REPLACE, 1000, false },
+                { PROTO_ITEM_STAGED | FOLIO_OWN_REGION, 1, true },
+                { PROTO_ITEM_STAGED | FOLIO_MUTABLE, 1, true },
+                { PROTO_ITEM_STAGED | FOLIO_SPARSE, 1, true },
+                { FOLIO_STREAM, 0, false },
+                { FOLIO_STREAM | PROTO_ITEM_STAGED, 0, false },
+                { FOLIO_STREAM | FOLIO_OWN_REGION | FOLIO_SPARSE, 0, false },
+        };
+        static ProtoItem items[PROTO_ITEMS_MAX];
+        ProtoRequest request = { .id = 1, .verb = VERB_CREATE, .items = items };
+
+        for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+                for (size_t j = 0; j < PROTO_ITEMS_MAX; j++)
+                        items[j] = (ProtoItem){ KEY, .flags = rows[i].flags, .size_bytes = rows[i].size_bytes };
+                request.n_items = SHAPE_DESCRIPTORS_MAX;
+                assert_null(shape_find_fault(&request, 1000));
+                request.n_items = SHAPE_DESCRIPTORS_MAX + 1;
+                assert_int_equal(shape_find_fault(&request, 1000) != NULL, rows[i].has_descriptor);
+                request.n_items = PROTO_ITEMS_MAX;
+                assert_int_equal(shape_find_fault(&request, 1000) != NULL, rows[i].has_descriptor);
         }
 }
 
 int main(void)
 {
         static const struct CMUnitTest tests[] = {
+                UNIT_TEST(test_descriptors_of_a_create_by_table),
                 UNIT_TEST(test_which_fields_break_a_rule),
                 UNIT_TEST(test_item_faults),
                 UNIT_TEST(test_settings_by_table),
