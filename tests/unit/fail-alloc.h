@@ -55,6 +55,14 @@ void *aligned_alloc(size_t alignment, size_t n_bytes)
 
 #endif
 
+/* Skips a test that would make something before its sweep, where there can be no sweep. */
+static inline void fail_alloc_skip_sanitized(void)
+{
+#ifdef FAIL_ALLOC_SANITIZED
+        skip();
+#endif
+}
+
 /*
  * Calls @attempt with the first allocation failing, then the second, and so on, until it no longer reaches the failing
  * one. @attempt makes and frees its thing, and returns 0 or the negative errno of making it. What it leaves behind, the

@@ -183,6 +183,7 @@ static void sweep(int (*attempt_it)(void))
 static void test_objects(void **state)
 {
         (void)state;
+        fail_alloc_skip_sanitized();
         sweep(attempt_put);
         sweep(attempt_large_put);
         sweep(attempt_create);
@@ -197,6 +198,7 @@ static void test_truncate(void **state)
         Op make = { .item = { .key = key_of("m"), .size_bytes = 10, .capacity_bytes = MIB, .flags = FOLIO_MUTABLE } };
 
         (void)state;
+        fail_alloc_skip_sanitized();
         fixture_init(&fixture, NULL);
         client_open(&fixture, &client, geteuid(), "default");
         assert_int_equal(op_run_clear(&client, &make, VERB_CREATE), STATUS_OK);
@@ -208,6 +210,7 @@ static void test_truncate(void **state)
 static void test_the_rest(void **state)
 {
         (void)state;
+        fail_alloc_skip_sanitized();
         sweep(attempt_session);
         sweep(attempt_namespace);
         sweep(attempt_store);
