@@ -111,8 +111,8 @@ static void summarize(void *userdata, const char *name, uint64_t value, const ch
 
         if (!text || (strncmp(name, "backend.", 8) != 0 && strncmp(name, "huge.", 5) != 0))
                 return;
-        n = snprintf(summary->text + summary->n_bytes, sizeof(summary->text) - summary->n_bytes, "; %s: %s", name,
-                     text);
+        n = snprintf(summary->text + summary->n_bytes, sizeof(summary->text) - summary->n_bytes, "%s%s: %s",
+                     summary->n_bytes > 0 ? "; " : "", name, text);
         if (n > 0)
                 summary->n_bytes = MIN(summary->n_bytes + (size_t)n, sizeof(summary->text) - 1);
 }
@@ -122,8 +122,10 @@ static void announce(Daemon *daemon)
         Summary summary = { .text = "" };
 
         store_each_fact(daemon->store, summarize, &summary);
-        log_notice("foliod " FOLIO_VERSION " is ready: socket %s; budget %" PRIu64 " MiB%s", daemon->config.socket_path,
-                   daemon->config.budget_bytes / MIB, summary.text);
+        log_notice("foliod " FOLIO_VERSION " is ready: socket %s, budget %" PRIu64 " MiB", daemon->config.socket_path,
+                   daemon->config.budget_bytes / MIB);
+        if (summary.n_bytes > 0)
+                log_info("memory: %s", summary.text);
 }
 
 /* --- settings ----------------------------------------------------------------------------------------------------- */
@@ -138,10 +140,18 @@ static void clamp_budget(Config *config, char **ret_reason)
         if (config->budget_bytes <= max)
                 return;
         log_warning("budget: %" PRIu64 " MiB is more than there is: %" PRIu64 " MiB, %s, is used",
-                    config->budget_bytes / MIB, max / MIB, reason ? reason : "by the limits of this host");
+                    config->budget_bytes / MIB, max / MIB, reason ? reason : "by the limits of this machine");
         config->pool_bytes_max = MIN(config->pool_bytes_max, max / 16);
         config->budget_bytes = max;
         *ret_reason = steal_ptr(&reason);
+}
+
+void daemon_warn_of_settings(Config *config)
+{
+        _cleanup_(cleanup_free) char *reason = NULL;
+
+        log_configure(config->log_level, LOG_TARGET_STDERR);
+        clamp_budget(config, &reason);
 }
 
 static ProtoNamespace namespace_settings(const ConfigNamespace *from)

@@ -21,6 +21,9 @@ enum {
  */
 int daemon_new(Config *consume_config, int argc, char **argv, Daemon **ret);
 
+/* What a start would warn of, on stderr, and do about it in @config. */
+void daemon_warn_of_settings(Config *config);
+
 /* Until a signal, or the idle time, ends it. 0, or DAEMON_E_FAILED. */
 int daemon_run(Daemon *daemon);
 void daemon_free(Daemon *daemon);

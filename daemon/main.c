@@ -43,9 +43,11 @@ int main(int argc, char **argv)
         if (r == 0) {
                 status = run(&config, argc, argv);
         } else if (r == CONFIG_E_CHECKED || r == CONFIG_E_HELP) {
+                if (r == CONFIG_E_CHECKED)
+                        daemon_warn_of_settings(&config);
                 status = fputs(message, stdout) >= 0 && fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_CANNOT_RUN;
         } else {
-                fprintf(stderr, "foliod: %s\n", message ? message : strerror(-r));
+                fprintf(stderr, "foliod: error: %s\n", message ? message : strerror(-r));
                 status = r < 0 || has_argument(argc, argv, "--check-config") ? EXIT_CANNOT_RUN : EXIT_SETTINGS;
         }
         config_deinit(&config);

@@ -141,7 +141,7 @@ static int make_region(Item *item, Region *region)
         int r;
 
         /* Where the policy is against huge pages the probe has not claimed that it can. */
-        r = region_prepare(region, region->size_bytes, true, cancelled, &n_huge, &item->n_collapse_failed);
+        r = region_prepare(region, region->size_bytes, true, 0, cancelled, &n_huge, &item->n_collapse_failed);
         if (r < 0)
                 return r;
         if (!item->for_packed)

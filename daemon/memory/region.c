@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/checked.h"
@@ -28,6 +29,7 @@
 #include "daemon/memory/pages.h"
 
 #define REGION_MADV_POPULATE_WRITE 23 /* newer than some headers */
+#define PREPARE_SLICE_BYTES (16 * HUGE_BYTES) /* as much as one call to the kernel takes, twice */
 
 #define SEALS_SIZE (F_SEAL_SHRINK | F_SEAL_GROW)
 #define SEALS_DAEMON (F_SEAL_FUTURE_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
@@ -256,14 +258,43 @@ int region_collapse(Region *region, uint64_t offset_bytes, uint64_t n_bytes, boo
         return r;
 }
 
-int region_prepare(Region *region, uint64_t n_bytes, bool want_huge, const atomic_bool *cancelled,
-                   uint64_t *ret_n_huge, uint64_t *ret_n_failed)
+static uint64_t thread_cpu_ns(void)
+{
+        struct timespec now;
+
+        /* Cannot fail for the calling thread. */
+        (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+        return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* Free folios are not always at hand: where the host has taken them back, a piece costs five times as much. */
+static int collapse_while_cheap(Region *region, uint64_t n_bytes, uint64_t piece_ns_max, const atomic_bool *cancelled,
+                                uint64_t *ret_n_huge, uint64_t *ret_n_failed)
+{
+        uint64_t slice_bytes = piece_ns_max ? PREPARE_SLICE_BYTES : n_bytes;
+
+        for (uint64_t offset = 0; offset < n_bytes; offset += slice_bytes) {
+                uint64_t n = MIN(slice_bytes, n_bytes - offset), begun_ns = thread_cpu_ns(), n_huge, n_failed;
+                int r = region_collapse(region, offset, n, true, cancelled, &n_huge, &n_failed);
+
+                if (r < 0)
+                        return r;
+                *ret_n_huge += n_huge;
+                *ret_n_failed += n_failed;
+                if (piece_ns_max && thread_cpu_ns() - begun_ns > n / HUGE_BYTES * piece_ns_max)
+                        return 0;
+        }
+        return 0;
+}
+
+int region_prepare(Region *region, uint64_t n_bytes, bool want_huge, uint64_t piece_ns_max,
+                   const atomic_bool *cancelled, uint64_t *ret_n_huge, uint64_t *ret_n_failed)
 {
         int r;
 
         *ret_n_huge = *ret_n_failed = 0;
         if (want_huge && !(region->backend->capabilities & BACKEND_HUGE_AT_ALLOCATION)) {
-                r = region_collapse(region, 0, n_bytes, true, cancelled, ret_n_huge, ret_n_failed);
+                r = collapse_while_cheap(region, n_bytes, piece_ns_max, cancelled, ret_n_huge, ret_n_failed);
                 if (r < 0)
                         return r;
         }
@@ -406,7 +437,12 @@ static int add_seals(Region *region, uint32_t seals)
 
 int region_seal_size(Region *region)
 {
-        return is_sealable(region) ? add_seals(region, SEALS_SIZE) : 0;
+        return is_sealable(region) ? add_seals(region, SEALS_SIZE) : region_open_read_only(region);
+}
+
+int region_seal_size_for_good(Region *region)
+{
+        return is_sealable(region) ? add_seals(region, SEALS_SIZE | F_SEAL_SEAL) : 0;
 }
 
 int region_seal_to_daemon(Region *region)
@@ -419,12 +455,19 @@ int region_seal_to_daemon(Region *region)
 
 int region_seal_finally(Region *region)
 {
-        int r;
+        int r, seals;
 
         if (!is_sealable(region))
                 return -EOPNOTSUPP;
         r = add_seals(region, SEALS_FINAL);
-        return r == -EBUSY ? REGION_E_MAPPED : r;
+        if (r != -EPERM)
+                return r == -EBUSY ? REGION_E_MAPPED : r;
+        /* Somebody has been here before us. It may have been our own four. */
+        seals = fcntl(region->fd, F_GET_SEALS);
+        if (seals < 0)
+                return -errno;
+        region->seals = (uint32_t)seals;
+        return (region->seals & SEALS_FINAL) == SEALS_FINAL ? 0 : REGION_E_SPOILED;
 }
 
 /* Undoes the first half of region_end_writing(). */
@@ -445,7 +488,7 @@ static int reopen_writable(Region *region)
  * for one, and giving it back, tells. It is asked for through the read-only descriptor once our own writable one is a
  * read-only one too; where the answer is no, that is undone.
  */
-int region_end_writing(Region *region)
+static int end_writing(Region *region)
 {
         _cleanup_(cleanup_fd) int fd = -1;
         int r;
@@ -469,4 +512,28 @@ int region_end_writing(Region *region)
         r = errno == EAGAIN ? REGION_E_MAPPED : -errno;
         (void)reopen_writable(region);
         return r;
+}
+
+/* Pages beyond the end can be there too; of huge ones the last may reach over it. */
+static int check_size(const Region *region)
+{
+        struct stat st;
+
+        if (fstat(region->fd, &st) < 0)
+                return -errno;
+        return (uint64_t)st.st_size == region->size_bytes &&
+                               (uint64_t)st.st_blocks * 512 <= ALIGN_UP(region->size_bytes, HUGE_BYTES) ?
+                       0 :
+                       REGION_E_SPOILED;
+}
+
+int region_end_writing(Region *region)
+{
+        int r = end_writing(region), size;
+
+        if (r == REGION_E_MAPPED)
+                return r;
+        /* Also where the kernel gives no leases: then it is only what is there now. */
+        size = check_size(region);
+        return r < 0 && size != REGION_E_SPOILED ? r : size;
 }

@@ -72,9 +72,12 @@ int region_collapse(Region *region, uint64_t offset_bytes, uint64_t n_bytes, boo
  * @want_huge and the backend needs it, of huge folios as far as the kernel gives them. Collapsed first, from one page
  * in each piece, and the rest reserved then: the other way round every piece is allocated twice (measured: 47 ms
  * for 64 MiB against 11). -ENOSPC leaves parts behind: the caller gives the region up.
+ *
+ * @piece_ns_max: somebody waits, so collapse only while a piece of 2 MiB costs no more processor time than this, and
+ * reserve the rest in small pages, which can be collapsed later; 0: all of it, whatever it costs.
  */
-int region_prepare(Region *region, uint64_t n_bytes, bool want_huge, const atomic_bool *cancelled,
-                   uint64_t *ret_n_huge, uint64_t *ret_n_failed);
+int region_prepare(Region *region, uint64_t n_bytes, bool want_huge, uint64_t piece_ns_max,
+                   const atomic_bool *cancelled, uint64_t *ret_n_huge, uint64_t *ret_n_failed);
 
 /* Slow. Faults the daemon's writable mapping in, so that the loop will not have to. Allocates what is not reserved. */
 int region_populate(Region *region, const atomic_bool *cancelled);
@@ -105,8 +108,17 @@ void region_unmap(Region *region);
 /* A descriptor that clients may have for reading; the region's, CLOEXEC. -1 never: 0 or a negative errno. */
 int region_open_read_only(Region *region);
 
-/* SHRINK|GROW: before any client sees it. Nothing on a backend that cannot seal. */
+/*
+ * SHRINK|GROW: before any client sees it. On a backend that cannot seal the read-only descriptor is opened instead: a
+ * client of our own uid that alone had the file open could take a lease on it, and our open() would wait for its end.
+ */
 int region_seal_size(Region *region);
+
+/*
+ * SHRINK|GROW|SEAL: as well, and it stays writable for ever. Who has a descriptor to write through could add seals of
+ * its own to the first kind, and so take the file from everybody else.
+ */
+int region_seal_size_for_good(Region *region);
 
 /*
  * FUTURE_WRITE|SHRINK|GROW|SEAL: only mappings made before can write. For what the daemon alone writes. Nothing on a
@@ -114,17 +126,23 @@ int region_seal_size(Region *region);
  */
 int region_seal_to_daemon(Region *region);
 
-enum { REGION_E_MAPPED = 1 }; /* somebody still maps it writable, or could */
+enum {
+        REGION_E_MAPPED = 1,         /* somebody still maps it writable, or could */
+        REGION_E_SPOILED = 2,        /* who wrote it has done to the file what cannot be undone: resized or sealed it */
+};
 
 /*
  * For files that cannot be sealed: gives the daemon's own writable descriptor up, and makes sure that nobody else has
  * one, or a mapping made through one. From then on the file's mode is all that stands before a writer, and @fd is
- * read-only. REGION_E_MAPPED changes nothing. The region is not mapped writable by the daemon.
+ * read-only. REGION_E_MAPPED changes nothing. The region is not mapped writable by the daemon. The size of such a file
+ * cannot be sealed, so it is looked at in the end: REGION_E_SPOILED where it is another, or where there are pages
+ * beyond it; nobody can write to it then either.
  */
 int region_end_writing(Region *region);
 
 /*
- * WRITE|SHRINK|GROW|SEAL: nobody can write ever again. REGION_E_MAPPED changes nothing. Can wait for the kernel: slow.
+ * WRITE|SHRINK|GROW|SEAL: nobody can write ever again. REGION_E_MAPPED changes nothing. REGION_E_SPOILED: others have
+ * put seals on it that leave no room for these. Can wait for the kernel: slow.
  * -EOPNOTSUPP on a backend that cannot seal: ask its capabilities first.
  */
 int region_seal_finally(Region *region);

@@ -18,6 +18,7 @@
 #include "base/cleanup.h"
 #include "base/macro.h"
 #include "daemon/server/shape.h"
+#include "daemon/server/trace.h"
 #include "proto/channel.h"
 
 #define REPLY_HEAD_BYTES 64 /* id and status of a reply, at most */
@@ -73,22 +74,27 @@ static void send_reply(Dispatch *dispatch, Peer *peer, const ProtoReply *reply, 
         peer_send(peer, dispatch->bytes, n_bytes, dispatch->fds, n_fds);
 }
 
-static void log_if_internal(Peer *peer, Status status, const char *detail)
+/* @subject: what it is about, where that has a name. */
+static void log_refusal(Peer *peer, ProtoVerb verb, Key subject, Status status, const char *detail)
 {
+        if (status != STATUS_OK)
+                trace_refusal(peer_get_comm(peer), peer_get_cred(peer), verb, subject, status, detail);
         if (status == STATUS_INTERNAL)
                 peer_log_failure(peer, "a request", detail ? detail : "no reason was given");
 }
 
 /* Of a request as a whole. */
-static void send_status(Dispatch *dispatch, Peer *peer, uint64_t id, Status status, const char *detail)
+static void send_status(Dispatch *dispatch, Peer *peer, const ProtoRequest *request, Status status, const char *detail)
 {
+        Key subject = request->n_items > 0 ? request->items[0].key
+                                           : key_of(request->ns.name, FOLIO_NAMESPACE_BYTES_MAX);
         ProtoReply reply = {
-                .id = id,
+                .id = request->id,
                 .status = status,
                 .detail = status == STATUS_OK ? (Key){ "", 0 } : key_of(detail, PROTO_DETAIL_BYTES_MAX),
         };
 
-        log_if_internal(peer, status, detail);
+        log_refusal(peer, request->verb, subject, status, detail);
         send_reply(dispatch, peer, &reply, 0);
 }
 
@@ -149,7 +155,7 @@ static void answer(const Request *request)
                 const StoreOp *op = &request->ops[i];
 
                 dispatch->items[i] = (ProtoItemReply){ .status = op->status, .detail = { "", 0 } };
-                log_if_internal(request->peer, op->status, op->detail);
+                log_refusal(request->peer, request->verb, request->items[i].key, op->status, op->detail);
                 if (op->status != STATUS_OK)
                         continue;
                 dispatch->items[i].slot = op->slot;
@@ -244,7 +250,7 @@ static void start_object_request(Dispatch *dispatch, Peer *peer, const ProtoRequ
 
         if (!request) {
                 if (from->id != 0)
-                        send_status(dispatch, peer, from->id, STATUS_INTERNAL, "foliod has no memory for the request");
+                        send_status(dispatch, peer, from, STATUS_INTERNAL, "foliod has no memory for the request");
                 return;
         }
         for (size_t i = 0; i < request->n_items; i++) {
@@ -307,13 +313,13 @@ static void do_hello(Dispatch *dispatch, Peer *peer, const ProtoRequest *request
                 (void)snprintf(sentence, sizeof(sentence),
                                "this foliod speaks version %d of the protocol, the client %u to %u", PROTO_VERSION,
                                request->version_min, request->version_max);
-                send_status(dispatch, peer, request->id, STATUS_PROTOCOL, sentence);
+                send_status(dispatch, peer, request, STATUS_PROTOCOL, sentence);
                 peer_finish(peer);
                 return;
         }
         status = open_session(dispatch, peer, request, &detail);
         if (status != STATUS_OK) {
-                send_status(dispatch, peer, request->id, status, detail);
+                send_status(dispatch, peer, request, status, detail);
                 peer_finish(peer);
                 return;
         }
@@ -345,9 +351,12 @@ static void do_namespace(Dispatch *dispatch, Peer *peer, const ProtoRequest *req
         else
                 status = store_namespace_remove(store, session, request->ns.name, &detail);
         if (status != STATUS_OK) {
-                send_status(dispatch, peer, request->id, status, detail);
+                send_status(dispatch, peer, request, status, detail);
                 return;
         }
+        if (request->verb != VERB_NAMESPACE_OPEN)
+                trace_namespace(peer_get_comm(peer), peer_get_cred(peer), request->verb,
+                                request->verb == VERB_NAMESPACE_REMOVE ? &request->ns : &dispatch->namespaces[0]);
         if (request->verb == VERB_NAMESPACE_REMOVE)
                 reply.n_namespaces = 0;
         if (index_fd >= 0)
@@ -390,7 +399,7 @@ static void do_holders(Dispatch *dispatch, Peer *peer, const ProtoRequest *reque
         status = store_holders(dispatch->config.store, peer_get_session(peer), request->namespace_id,
                                &request->items[0], dispatch->store_holders, PROTO_HOLDERS_MAX, &n_holders, &detail);
         if (status != STATUS_OK) {
-                send_status(dispatch, peer, request->id, status, detail);
+                send_status(dispatch, peer, request, status, detail);
                 return;
         }
         reply.n_holders = MIN(n_holders, PROTO_HOLDERS_MAX);
@@ -415,7 +424,7 @@ static void do_watch(Dispatch *dispatch, Peer *peer, const ProtoRequest *request
 
         status = store_watch(dispatch->config.store, peer_get_session(peer), request->namespace_id, &fd, &detail);
         if (status != STATUS_OK) {
-                send_status(dispatch, peer, request->id, status, detail);
+                send_status(dispatch, peer, request, status, detail);
                 return;
         }
         dispatch->fds[0] = fd;
@@ -487,7 +496,7 @@ static void carry_out(Dispatch *dispatch, Peer *peer, const ProtoRequest *reques
                 do_status(dispatch, peer, request);
                 break;
         case VERB_PING:
-                send_status(dispatch, peer, request->id, STATUS_OK, NULL);
+                send_status(dispatch, peer, request, STATUS_OK, NULL);
                 break;
         case VERB_NONE:
         case _VERB_MAX:
@@ -508,12 +517,12 @@ void dispatch_message(Peer *peer, const void *bytes, size_t n_bytes, void *userd
         dispatch->n_requests++;
         breach = shape_find_breach(&request, peer_get_session(peer) != NULL);
         if (breach) {
-                peer_breach(peer, "%s (verb %d)", breach, (int)request.verb);
+                peer_breach(peer, "%s (%s)", breach, trace_verb_name(request.verb));
                 return;
         }
         fault = shape_find_fault(&request, dispatch->config.packed_bytes_max);
         if (fault)
-                send_status(dispatch, peer, request.id, STATUS_INVALID, fault);
+                send_status(dispatch, peer, &request, STATUS_INVALID, fault);
         else
                 carry_out(dispatch, peer, &request);
 }

@@ -7,7 +7,9 @@
  * unread, the kernel would throw our reply away.
  *
  * Out of descriptors, a socket that listens stays readable, and a naive loop would spin on it. Here a spare descriptor
- * is given up to accept and close one, and then the listener rests for a moment.
+ * is given up to accept and close one, and then the listener rests for a moment. An eighth of all descriptors is out
+ * of reach for connections of others than root and the daemon's own uid: connections that say nothing cost nobody's
+ * memory, and must not keep an administrator out either.
  */
 #include "daemon/server/listener.h"
 
@@ -15,6 +17,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,6 +77,7 @@ struct Listener {
         unsigned pause_ms;
         LogLimit log_limit;
         unsigned fds_in_flight_max;
+        int fds_for_all;             /* descriptors from this number on are for administrators */
         List connections;
         size_t n_connections;
         List refused;
@@ -276,7 +280,7 @@ static void on_peer_hangup(Peer *peer, void *userdata)
 }
 
 /* 0, or LISTENER_E_REFUSED with @why, or a negative errno. */
-static int charge_connection(Listener *listener, Connection *connection, uid_t uid, char *why, size_t n_why)
+static int charge_connection(Listener *listener, Connection *connection, int fd, uid_t uid, char *why, size_t n_why)
 {
         bool is_admin = uid == 0 || uid == geteuid();
         uint64_t n_reserved = MIN(ADMIN_CLIENTS, listener->config.clients_max / 8);
@@ -285,6 +289,11 @@ static int charge_connection(Listener *listener, Connection *connection, uid_t u
         if (!is_admin && listener->account.count_used >= listener->config.clients_max - n_reserved) {
                 (void)snprintf(why, n_why, "clients-max: %" PRIu64 " clients are connected",
                                listener->account.count_used);
+                return LISTENER_E_REFUSED;
+        }
+        /* The kernel gives out the lowest number that is free: it tells how many are taken. */
+        if (!is_admin && fd >= listener->fds_for_all) {
+                (void)snprintf(why, n_why, "foliod is short of descriptors; raise LimitNOFILE");
                 return LISTENER_E_REFUSED;
         }
         connection->uid_account = take_uid_account(listener, uid);
@@ -322,7 +331,7 @@ static int add_connection(Listener *listener, int fd, char *why, size_t n_why)
         groups = config.cred.groups;
         if (r < 0)
                 return r;
-        r = charge_connection(listener, connection, config.cred.uid, why, n_why);
+        r = charge_connection(listener, connection, fd, config.cred.uid, why, n_why);
         if (r != 0)
                 return r;
         read_comm(config.cred.pid, comm, sizeof(comm));
@@ -333,6 +342,8 @@ static int add_connection(Listener *listener, int fd, char *why, size_t n_why)
         list_push_back(&listener->connections, &connection->link);
         listener->n_connections++;
         listener->n_accepted++;
+        log_debug("client %s, pid %d, uid %u, has connected; %zu are", comm, (int)config.cred.pid,
+                  (unsigned)config.cred.uid, listener->n_connections);
         (void)steal_ptr(&connection); /* the list's now */
         return 0;
 }
@@ -441,14 +452,17 @@ void listener_set_limits(Listener *listener, uint64_t clients_max, uint64_t clie
         }
 }
 
-/* A share of what the kernel lets one user have in flight, which is RLIMIT_NOFILE. */
-static unsigned choose_fds_in_flight_max(void)
+/* Shares of RLIMIT_NOFILE, which is also what the kernel lets one user have in flight. */
+static void choose_fd_limits(Listener *listener)
 {
         struct rlimit limit;
 
+        listener->fds_in_flight_max = FDS_IN_FLIGHT_MIN;
+        listener->fds_for_all = INT_MAX;
         if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
-                return FDS_IN_FLIGHT_MIN;
-        return (unsigned)CLAMP(limit.rlim_cur / 16, FDS_IN_FLIGHT_MIN, FDS_IN_FLIGHT_MAX);
+                return;
+        listener->fds_in_flight_max = (unsigned)CLAMP(limit.rlim_cur / 16, FDS_IN_FLIGHT_MIN, FDS_IN_FLIGHT_MAX);
+        listener->fds_for_all = (int)MIN(limit.rlim_cur - limit.rlim_cur / 8, INT_MAX);
 }
 
 static int open_socket(Listener *listener, char **ret_message)
@@ -485,7 +499,7 @@ int listener_new(const ListenerConfig *config, Listener **ret, char **ret_messag
         list_init(&listener->refused);
         list_init(&listener->uid_accounts);
         account_init(&listener->account, NULL, UINT64_MAX, config->clients_max);
-        listener->fds_in_flight_max = choose_fds_in_flight_max();
+        choose_fd_limits(listener);
         r = open_socket(listener, ret_message);
         if (r != 0) {
                 listener_free(listener);

@@ -54,10 +54,12 @@ struct Peer {
         PeerConfig config;           /* cred.groups and comm are not in it, but here: */
         gid_t *groups;
         char comm[PEER_COMM_BYTES_MAX + 1];
+        const char *end_reason;      /* why it is dying; static */
         Session *session;
         List queue;                  /* of Outgoing */
         size_t n_queued;
         size_t n_queued_bytes;
+        size_t n_queued_fds;
         size_t n_fds_in_flight;      /* sent since the client was last seen to have read everything */
         int n_unread_bytes;          /* of the socket, when the stall timer last looked */
         size_t n_requests;
@@ -72,6 +74,9 @@ struct Peer {
 
 /* Shared by all: a flood of breaches comes over many connections. */
 static LogLimit breach_limit, failure_limit;
+
+static const char no_timer[] = "no memory for an event", no_way[] = "it takes no reply any more",
+                  finished[] = "it was told why, and let go";
 
 static uint64_t monotonic_ns(void)
 {
@@ -165,10 +170,12 @@ void peer_close(Peer *peer)
         free_events(peer);
         for (List *link; (link = list_take_front(&peer->queue));)
                 outgoing_free(LIST_ENTRY(link, Outgoing, link));
-        peer->n_queued = peer->n_queued_bytes = 0;
+        peer->n_queued = peer->n_queued_bytes = peer->n_queued_fds = 0;
         peer->fd = close_fd(peer->fd);
         if (session)
                 session_close(session);
+        log_debug("client %s, pid %d, uid %u, is gone: %s", peer->comm, (int)peer->config.cred.pid,
+                  (unsigned)peer->config.cred.uid, peer->end_reason ? peer->end_reason : "foliod ends it");
         peer->config.on_hangup(peer, peer->config.hangup_userdata);
 }
 
@@ -192,11 +199,12 @@ static void on_closing(evutil_socket_t fd, short what, void *userdata)
 }
 
 /* The socket may be of no use, but the store may be our caller: the rest is for the loop. */
-static void die(Peer *peer)
+static void die(Peer *peer, const char *reason)
 {
         if (peer->fd < 0 || peer->is_dying)
                 return;
         peer->is_dying = true;
+        peer->end_reason = reason;
         (void)event_del(peer->readable); /* cannot fail for an event of ours */
         (void)event_del(peer->writable);
         event_active(peer->closing, EV_TIMEOUT, 0);
@@ -220,7 +228,7 @@ void peer_breach(Peer *peer, const char *format, ...)
                 log_warning("client %s, pid %d, uid %u, is disconnected: %s", peer->comm, (int)peer->config.cred.pid,
                             (unsigned)peer->config.cred.uid, rule);
         }
-        die(peer);
+        die(peer, "it broke a rule");
 }
 
 void peer_log_failure(Peer *peer, const char *what, const char *detail)
@@ -239,7 +247,8 @@ void peer_log_failure(Peer *peer, const char *what, const char *detail)
 
 static bool is_throttled(const Peer *peer)
 {
-        return peer->n_queued >= PEER_REPLIES_MAX || peer->n_queued_bytes >= PEER_REPLY_BYTES_MAX;
+        return peer->n_queued >= PEER_REPLIES_MAX || peer->n_queued_bytes >= PEER_REPLY_BYTES_MAX ||
+               peer->n_queued_fds >= PEER_REPLY_FDS_MAX;
 }
 
 static bool may_read(const Peer *peer)
@@ -262,7 +271,7 @@ static void start_stall(Peer *peer)
 
         peer->n_unread_bytes = count_unread(peer);
         if (event_add(peer->stall, &timeout) < 0)
-                die(peer);
+                die(peer, no_timer);
 }
 
 /* After anything that may_read() depends on. */
@@ -278,7 +287,7 @@ static void update_reading(Peer *peer)
         if (is_reading && !may_read(peer))
                 (void)event_del(peer->readable); /* cannot fail for an event of ours */
         else if (!is_reading && may_read(peer) && event_add(peer->readable, NULL) < 0)
-                die(peer);
+                die(peer, no_timer);
 }
 
 static void read_packet(Peer *peer, bool *ret_more)
@@ -295,7 +304,7 @@ static void read_packet(Peer *peer, bool *ret_more)
                 peer_breach(peer, "a message has at most %u bytes", PROTO_MESSAGE_BYTES_MAX);
         } else if (r != CHANNEL_OK) {
                 /* Gone; or the kernel says no in a way that asking again would not change. */
-                die(peer);
+                die(peer, r == CHANNEL_E_HANGUP ? "it has hung up" : "nothing can be received from it");
         } else if (n_uninvited > 0) {
                 peer_breach(peer, "a request carries no descriptors");
         } else {
@@ -360,13 +369,13 @@ static void wait_for_room(Peer *peer, int how, bool was_writable)
         /* Writable, and yet no room: the kernel is short of something that no poll knows of. */
         if (how == CHANNEL_E_AGAIN && !was_writable) {
                 if (event_add(peer->writable, NULL) < 0)
-                        die(peer);
+                        die(peer, no_timer);
                 return;
         }
         peer->retry_ms = CLAMP(peer->retry_ms * 2, RETRY_MS_MIN, RETRY_MS_MAX);
         timeout = (struct timeval){ .tv_usec = (suseconds_t)peer->retry_ms * 1000 };
         if (event_add(peer->retry, &timeout) < 0)
-                die(peer);
+                die(peer, no_timer);
 }
 
 static void flush_queue(Peer *peer, bool was_writable)
@@ -382,7 +391,7 @@ static void flush_queue(Peer *peer, bool was_writable)
                         break;
                 }
                 if (r != CHANNEL_OK) {
-                        die(peer);
+                        die(peer, no_way);
                         break;
                 }
                 has_sent = true;
@@ -390,12 +399,13 @@ static void flush_queue(Peer *peer, bool was_writable)
                 list_unlink(&outgoing->link);
                 peer->n_queued--;
                 peer->n_queued_bytes -= outgoing->n_bytes;
+                peer->n_queued_fds -= outgoing->n_fds;
                 outgoing_free(outgoing);
         }
         if (has_sent && event_pending(peer->stall, EV_TIMEOUT, NULL))
                 start_stall(peer);
         if (peer->is_finishing && list_is_empty(&peer->queue))
-                die(peer);
+                die(peer, finished);
         update_reading(peer);
 }
 
@@ -440,12 +450,13 @@ static void enqueue(Peer *peer, const void *bytes, size_t n_bytes, const int *fd
 
         if (r < 0) {
                 peer_log_failure(peer, "keeping a reply", strerror(-r));
-                die(peer);
+                die(peer, "a reply to it could not be kept");
                 return;
         }
         list_push_back(&peer->queue, &outgoing->link);
         peer->n_queued++;
         peer->n_queued_bytes += n_bytes;
+        peer->n_queued_fds += n_fds;
         update_reading(peer);
 }
 
@@ -465,7 +476,7 @@ void peer_send(Peer *peer, const void *bytes, size_t n_bytes, const int *fds, si
                 if (!peer->is_dying)
                         wait_for_room(peer, r, false);
         } else if (r != CHANNEL_OK) {
-                die(peer);
+                die(peer, no_way);
         }
 }
 
@@ -475,7 +486,7 @@ void peer_finish(Peer *peer)
                 return;
         peer->is_finishing = true;
         if (list_is_empty(&peer->queue)) {
-                die(peer);
+                die(peer, finished);
         } else {
                 update_reading(peer);
                 start_stall(peer);

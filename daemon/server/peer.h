@@ -25,6 +25,7 @@ typedef struct Peer Peer;
 /* A client with more than this waiting is read no further, and one that takes none of it for so long is dropped. */
 #define PEER_REPLIES_MAX 64
 #define PEER_REPLY_BYTES_MAX (UINT64_C(1) << 20)
+#define PEER_REPLY_FDS_MAX 250 /* duplicates that we keep for it */
 #define PEER_REQUEST_BYTES_MAX (UINT64_C(1) << 20)
 #define PEER_STALL_S 30
 #define PEER_PACKETS_PER_TURN 32

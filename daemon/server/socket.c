@@ -63,7 +63,8 @@ static int open_directory(Socket *self, const char *path, bool is_public, char *
 {
         /* Made by us it is for us; one for all users must let them in. */
         if (mkdir(path, is_public ? 0755 : 0700) < 0 && errno != EEXIST)
-                return complain(-errno, ret_message, "%s: mkdir: %s", path, strerror(errno));
+                return complain(-errno, ret_message, "the socket's directory %s cannot be made: %s%s", path, strerror(errno),
+                                errno == ENOENT ? "; where it would lie (XDG_RUNTIME_DIR?) is not there" : "");
         self->directory_fd = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         if (self->directory_fd < 0) {
                 if (errno == ELOOP || errno == ENOTDIR)

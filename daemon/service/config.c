@@ -53,7 +53,7 @@ static const ValueWord words_backing[] = {
 };
 
 static const Setting settings[] = {
-        { "daemon", "socket", SETTING_PATH, OF_CONFIG(socket_path), 0, 0, NULL, 0, "where clients connect" },
+        { "daemon", "socket", SETTING_PATH, OF_CONFIG(socket_path), 0, 0, NULL, 0, "where clients connect [$XDG_RUNTIME_DIR/folio/folio.sock; of the machine: /run/folio/folio.sock]" },
         { "daemon", "socket-mode", SETTING_MODE, OF_CONFIG(socket_mode), 1, 0777, word_auto, 0,
           "its mode; auto: 0600 with --user, else 0666" },
         { "daemon", "workers", SETTING_COUNT, OF_CONFIG(n_workers), 1, 64, word_auto, 0,
@@ -114,8 +114,8 @@ static int get_namespace(Config *config, const char *name, ConfigNamespace **ret
         ConfigNamespace *namespaces;
 
         if (!key_is_valid_namespace(name, strlen(name)))
-                return setting_complain(ret_message, "namespace: '%s' is not 1 to %d of a-z 0-9 . _ -", name,
-                             FOLIO_NAMESPACE_BYTES_MAX);
+                return setting_complain(ret_message, "namespace: '%.80s%s' is not 1 to %d of a-z 0-9 . _ -", name,
+                                        strlen(name) > 80 ? "..." : "", FOLIO_NAMESPACE_BYTES_MAX);
         for (size_t i = 0; i < config->n_namespaces; i++)
                 if (strcmp(config->namespaces[i].name, name) == 0) {
                         *ret = &config->namespaces[i];
@@ -162,6 +162,9 @@ static int take_value(void *userdata, const char *section, const char *key, cons
 
         if (strncmp(section, NAMESPACE " ", sizeof(NAMESPACE)) == 0)
                 return set_namespace_value(config, section + sizeof(NAMESPACE), key, text, ret_message);
+        if (!*section)
+                return setting_complain(ret_message, "key '%s' outside a section; there are: [daemon], [memory], "
+                                        "[namespace NAME]", key);
         if (strcmp(section, "daemon") != 0 && strcmp(section, "memory") != 0)
                 return setting_complain(ret_message, "unknown section [%s]; there are: [daemon], [memory], "
                                         "[namespace NAME]", section);
@@ -286,22 +289,42 @@ static int take_arguments(int argc, char **argv, Options *options, Config *confi
         return 0;
 }
 
+static void set_defaults(Config *config);
+
 static void print_help(FILE *stream)
 {
-        (void)fputs("foliod [OPTION...] - shared-memory object store: the daemon\n\n"
-                    "  --config FILE         settings; and those in FILE.d/*.conf, by name\n"
-                    "  --user, --system      the daemon of this user, or of the host (default: of the host for root)\n"
-                    "  --check-config        print the settings in force, or what is wrong with them, and end\n"
-                    "  --ready-fd N          write a byte to this descriptor when clients can connect\n"
-                    "  --namespace NAME:key=value,...\n"
-                    "  --help, --version\n\nSettings, in files and as --key=value:\n",
+        Config defaults;
+
+        set_defaults(&defaults);
+        (void)fputs("usage: foliod [OPTION...]\n"
+                    "Keeps the objects of a Folio store in memory. It stays in the foreground; SIGTERM ends it.\n\n"
+                    "  --user, --system          the daemon of this user, or of the machine [root: of the machine]\n"
+                    "  --config FILE             settings, and those in FILE.d/*.conf by name\n"
+                    "                            [/etc/folio/foliod.conf; of a user ~/.config/folio/foliod.conf]\n"
+                    "  --check-config            print the settings in force, or what is wrong with them, and end\n"
+                    "  --ready-fd N              write a byte to this descriptor when clients can connect\n"
+                    "  --namespace NAME:KEY=VALUE,...\n"
+                    "                            a namespace and its settings\n"
+                    "  --help, --version\n\n"
+                    "Settings, in files as KEY = VALUE; those of [daemon] and [memory] also as --KEY VALUE.\n"
+                    "Defaults are in brackets. A SIZE is a number of bytes, or a number and K, M, G or T of 1024 each;\n"
+                    "a TIME is a number of seconds, or a number and s, m or h; a MODE is octal, as 0740.\n",
                     stream);
         for (size_t i = 0; i < ARRAY_SIZE(settings); i++) {
                 if (i == 0 || strcmp(settings[i].section, settings[i - 1].section) != 0)
                         (void)fprintf(stream, "\n[%s%s]\n", settings[i].section,
                                       strcmp(settings[i].section, NAMESPACE) == 0 ? " NAME" : "");
-                (void)fprintf(stream, "  %-20s  %s\n", settings[i].key, settings[i].help);
+                /* Where the socket is follows from the user; a namespace is given what is asked for. */
+                setting_print_help(&settings[i],
+                                   settings[i].kind == SETTING_PATH || strcmp(settings[i].section, NAMESPACE) == 0
+                                           ? NULL
+                                           : &defaults,
+                                   stream);
         }
+        (void)fputs("\nExample:\n"
+                    "  foliod --user --budget 4G --namespace model:mode=0640,quota=2G\n\n"
+                    "More: foliod(8), foliod.conf(5).\n",
+                    stream);
 }
 
 /* --help and --version win, also over what is wrong. True: *@ret_message has it, or NULL for no memory. */

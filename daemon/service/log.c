@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #define SD_JOURNAL_SUPPRESS_LOCATION
@@ -23,7 +22,6 @@
 static struct {
         LogLevel level;
         bool is_journal;
-        bool is_terminal;
 } log_state = { .level = LOG_LEVEL_INFO };
 
 /* $JOURNAL_STREAM names the device and inode of the stream that the service manager gave; is stderr still that? */
@@ -42,7 +40,6 @@ static bool is_stderr_the_journal(void)
 void log_configure(LogLevel level, LogTarget target)
 {
         log_state.level = level;
-        log_state.is_terminal = isatty(STDERR_FILENO) == 1;
         switch (target) {
         case LOG_TARGET_AUTO:
                 log_state.is_journal = is_stderr_the_journal();
@@ -78,15 +75,11 @@ static const char *level_to_text(LogLevel level)
 
 static void write_to_stderr(LogLevel level, const char *text)
 {
-        char line[LINE_BYTES_MAX + 64], stamp[32] = "";
-        struct timespec now;
-        struct tm tm;
+        char line[LINE_BYTES_MAX + 64];
         int n;
 
-        /* Whatever collects a stream stamps its lines itself; a person at a terminal has nothing that does. */
-        if (log_state.is_terminal && clock_gettime(CLOCK_REALTIME, &now) == 0 && localtime_r(&now.tv_sec, &tm))
-                (void)strftime(stamp, sizeof(stamp), "%H:%M:%S ", &tm); /* no stamp where it does not fit: it does */
-        n = snprintf(line, sizeof(line), "%s%s: %s\n", stamp, level_to_text(level), text);
+        /* No stamp: whatever collects a stream stamps its lines itself. */
+        n = snprintf(line, sizeof(line), "foliod: %s: %s\n", level_to_text(level), text);
         if (n > 0)
                 (void)!write(STDERR_FILENO, line, MIN((size_t)n, sizeof(line) - 1)); /* see above */
 }

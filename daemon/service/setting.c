@@ -171,3 +171,41 @@ void setting_print(const Setting *setting, const void *base, FILE *stream)
                 print_number(setting, value, text);
         (void)fputs(word ? word : text, stream);
 }
+
+/* What a value of that kind is called in the help. */
+static const char *name_kind(const Setting *setting)
+{
+        switch (setting->kind) {
+        case SETTING_PATH:
+                return "PATH";
+        case SETTING_COUNT:
+                return "N";
+        case SETTING_SIZE:
+                return "SIZE";
+        case SETTING_SECONDS:
+                return "TIME";
+        case SETTING_MODE:
+                return "MODE";
+        case SETTING_USER:
+                return "USER";
+        case SETTING_GROUP:
+                return "GROUP";
+        case SETTING_WORD:
+                return "WORD";
+        }
+        return "";
+}
+
+void setting_print_help(const Setting *setting, const void *defaults, FILE *stream)
+{
+        char left[64];
+
+        (void)snprintf(left, sizeof(left), "%s %s", setting->key, name_kind(setting));
+        (void)fprintf(stream, "  %-24s  %s", left, setting->help);
+        if (defaults) {
+                (void)fputs(" [", stream);
+                setting_print(setting, defaults, stream);
+                (void)fputc(']', stream);
+        }
+        (void)fputc('\n', stream);
+}

@@ -47,6 +47,9 @@ int setting_parse(const Setting *setting, void *base, const char *text, char **r
 /* The value as text that setting_parse() would take. */
 void setting_print(const Setting *setting, const void *base, FILE *stream);
 
+/* Key, kind, help, and the default in brackets; @defaults: the struct, NULL for none. */
+void setting_print_help(const Setting *setting, const void *defaults, FILE *stream);
+
 const Setting *setting_find(const Setting *settings, size_t n_settings, const char *section, const char *key);
 void setting_list_keys(const Setting *settings, size_t n_settings, const char *section, char *text, size_t n_text);
 

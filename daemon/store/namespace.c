@@ -37,16 +37,16 @@ Status namespace_check_settings(const ProtoNamespace *settings, char **ret_detai
                 return refuse(ret_detail, STATUS_INVALID,
                               "a namespace's name is 1 to %d of a-z 0-9 . _ -", FOLIO_NAMESPACE_BYTES_MAX);
         if (is_given(settings, FOLIO_NAMESPACE_FIELD_MODE) && settings->mode > 0777)
-                return refuse(ret_detail, STATUS_INVALID, "mode %#o of namespace %s has more than nine bits",
+                return refuse(ret_detail, STATUS_INVALID, "mode %04o of namespace %s has more than nine bits",
                               settings->mode, settings->name);
         if (is_given(settings, FOLIO_NAMESPACE_FIELD_OBJECTS_MAX) &&
             (settings->objects_max == 0 || settings->objects_max > NAMESPACE_OBJECTS_MAX))
                 return refuse(ret_detail, STATUS_INVALID,
-                              "objects_max %llu of namespace %s is not between 1 and %llu",
+                              "objects-max %llu of namespace %s is not between 1 and %llu",
                               (unsigned long long)settings->objects_max, settings->name,
                               (unsigned long long)NAMESPACE_OBJECTS_MAX);
         if (is_given(settings, FOLIO_NAMESPACE_FIELD_HUGE) && settings->huge > FOLIO_HUGE_NEVER)
-                return refuse(ret_detail, STATUS_INVALID, "huge %u of namespace %s is none of auto, always, never",
+                return refuse(ret_detail, STATUS_INVALID, "the policy for huge pages (%u) of namespace %s is none of auto, always, never",
                               settings->huge, settings->name);
         if (is_given(settings, FOLIO_NAMESPACE_FIELD_BACKING)) {
                 if (settings->backing == FOLIO_BACKING_HUGETLB)
@@ -55,7 +55,7 @@ Status namespace_check_settings(const ProtoNamespace *settings, char **ret_detai
                                       "memfd or tmpfs",
                                       settings->name);
                 if (settings->backing != FOLIO_BACKING_MEMFD && settings->backing != FOLIO_BACKING_TMPFS)
-                        return refuse(ret_detail, STATUS_INVALID, "backing %u of namespace %s is none of memfd, tmpfs",
+                        return refuse(ret_detail, STATUS_INVALID, "the backing (%u) of namespace %s is none of memfd, tmpfs",
                                       settings->backing, settings->name);
         }
         return STATUS_OK;

@@ -83,7 +83,7 @@ int pins_new(Backend *backend, uint32_t n_slots_max, Pins **ret)
         r = write_header(pins->region, n_slots_max, counters_offset);
         if (r < 0)
                 return r;
-        r = region_seal_size(pins->region);
+        r = region_seal_size_for_good(pins->region);
         if (r < 0)
                 return r;
         r = region_map(pins->region, false);

@@ -116,7 +116,7 @@ static int make_staging(Store *store, Session *session)
         r = region_new(store->memfd, "folio-staging", store->config.staging_bytes, &session->staging);
         if (r < 0)
                 return r;
-        r = region_seal_size(session->staging);
+        r = region_seal_size_for_good(session->staging);
         if (r < 0)
                 return r;
         return region_map(session->staging, false);

@@ -96,20 +96,27 @@ int store_pay_more(Store *store, Charge *charge, uint64_t n_bytes)
 
 Status store_refuse_payment(const Store *store, int outcome, uint64_t n_bytes, char **ret_detail)
 {
+        uint64_t unsealed_bytes = 0, n_unsealed = 0;
         PoolUsage usage;
 
         if (outcome == STORE_PAY_NEVER)
                 return store_refuse(ret_detail, STATUS_TOO_LARGE,
-                                    "%llu bytes are more than the store's budget of %llu bytes; raise memory.budget, "
+                                    "%llu bytes are more than the store's budget of %llu bytes; raise the budget, "
                                     "or store less",
                                     (unsigned long long)n_bytes, (unsigned long long)store->budget.bytes_max);
         pool_get_usage(store->pool, &usage);
+        LIST_FOREACH(node, &store->spaces)
+        {
+                unsealed_bytes += LIST_ENTRY(node, Space, link)->unsealed_bytes;
+                n_unsealed += LIST_ENTRY(node, Space, link)->n_unsealed;
+        }
         return store_refuse(ret_detail, STATUS_FULL,
                             "no room for %llu bytes: of the store's budget of %llu bytes, %llu are in use (%llu by "
-                            "%llu deleted objects "
-                            "that somebody holds, %llu by the warm pool); delete something, or raise memory.budget",
+                            "%llu objects being written, %llu by %llu deleted objects that somebody holds, %llu by the "
+                            "warm pool); delete something, or raise the budget",
                             (unsigned long long)n_bytes, (unsigned long long)store->budget.bytes_max,
-                            (unsigned long long)store->budget.bytes_used, (unsigned long long)store->held_bytes,
+                            (unsigned long long)store->budget.bytes_used, (unsigned long long)unsealed_bytes,
+                            (unsigned long long)n_unsealed, (unsigned long long)store->held_bytes,
                             (unsigned long long)store->n_held, (unsigned long long)usage.bytes);
 }
 
@@ -259,7 +266,7 @@ static int make_packed_region(Growth *growth, Region *region)
         const atomic_bool *cancelled = &growth->job.is_cancelled;
         int r;
 
-        r = region_prepare(region, region->size_bytes, growth->want_huge, cancelled, &growth->n_huge,
+        r = region_prepare(region, region->size_bytes, growth->want_huge, 0, cancelled, &growth->n_huge,
                            &growth->n_failed);
         if (r < 0)
                 return r;

@@ -22,23 +22,23 @@ static Status refuse_quota(const Namespace *ns, int outcome, uint64_t n_bytes, c
                 return store_refuse(ret_detail, STATUS_LIMIT,
                                     "namespace %s has %llu objects, deleted ones that are held too, and its quota is "
                                     "%llu; delete some, "
-                                    "or raise quota_objects",
+                                    "or raise its quota-objects",
                                     ns->name, (unsigned long long)ns->quota.count_used,
                                     (unsigned long long)ns->quota.count_max);
         case ACCOUNT_E_NEVER:
                 if (n_bytes > ns->quota.bytes_max)
                         return store_refuse(ret_detail, STATUS_TOO_LARGE,
                                             "%llu bytes are more than the quota of namespace %s, %llu bytes; raise "
-                                            "quota_bytes",
+                                            "that",
                                             (unsigned long long)n_bytes, ns->name,
                                             (unsigned long long)ns->quota.bytes_max);
-                return store_refuse(ret_detail, STATUS_LIMIT, "namespace %s may have no object; raise quota_objects",
+                return store_refuse(ret_detail, STATUS_LIMIT, "namespace %s may have no object; raise its quota-objects",
                                     ns->name);
         default:
                 return store_refuse(ret_detail, STATUS_LIMIT,
                                     "no room for %llu bytes in namespace %s: %llu bytes of its quota of %llu are in "
                                     "use; delete something, "
-                                    "or raise quota_bytes",
+                                    "or raise its quota",
                                     (unsigned long long)n_bytes, ns->name, (unsigned long long)ns->quota.bytes_used,
                                     (unsigned long long)ns->quota.bytes_max);
         }
@@ -68,12 +68,12 @@ static Status reserve_slot(Space *space, const ProtoItem *item, Object *object, 
                 return store_refuse(ret_detail, STATUS_LIMIT,
                                     "the index of namespace %s has room for %u objects and all of it is taken "
                                     "(deleted objects that are held "
-                                    "count); a namespace with a larger objects_max has more",
+                                    "count); a namespace with a larger objects-max has more",
                                     space->ns.name, space->ns.objects_max);
         if (r == INDEX_E_HEAP)
                 return store_refuse(ret_detail, STATUS_LIMIT,
                                     "the index of namespace %s has no room left for keys and metadata; a namespace "
-                                    "with a larger objects_max "
+                                    "with a larger objects-max "
                                     "has more",
                                     space->ns.name);
         space->objects[object->slot] = object;

@@ -153,7 +153,7 @@ static Status check_rights(const Store *store, StoreOp *op, const Space *space, 
 {
         if ((store_rights(store, space, op->session) & rights) == rights)
                 return STATUS_OK;
-        return store_refuse(&op->detail, STATUS_ACCESS, "uid %u has no right to %s in namespace %s (mode %03o, owner "
+        return store_refuse(&op->detail, STATUS_ACCESS, "uid %u has no right to %s in namespace %s (mode %04o, owner "
                                                         "%u)",
                             op->session->cred.uid, rights & FOLIO_RIGHT_WRITE ? "write" : "read", space->ns.name,
                             space->ns.mode, space->ns.owner_uid);

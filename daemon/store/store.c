@@ -4,11 +4,13 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -136,6 +138,16 @@ static void free_half(Store *store)
 
 DEFINE_CLEANUP(Store *, cleanup_half, free_half)
 
+/* A quarter of all descriptors stays: whatever is stored, clients can connect, and delete it. */
+static int choose_object_fds_max(void)
+{
+        struct rlimit limit;
+
+        if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+                return INT_MAX;
+        return (int)MIN(limit.rlim_cur - limit.rlim_cur / 4, INT_MAX);
+}
+
 int store_new(const StoreConfig *config, Store **ret, const char **ret_failed_call)
 {
         _cleanup_(cleanup_half) Store *store = NULL;
@@ -149,6 +161,7 @@ int store_new(const StoreConfig *config, Store **ret, const char **ret_failed_ca
         store->config = *config;
         store->uid = geteuid();
         store->gid = getegid();
+        store->object_fds_max = choose_object_fds_max();
         store->chore.run = chore_run;
         store->chore.done = chore_done;
         init_lists(store);

@@ -43,7 +43,9 @@ Status store_check_options(const StoreOp *op, uint32_t flags_known, char **ret_d
                 return store_refuse(ret_detail, STATUS_INVALID, "flags %#x are not known here",
                                     item->flags & ~flags_known);
         if (item->lifetime > FOLIO_UNTIL_TIME)
-                return store_refuse(ret_detail, STATUS_INVALID, "lifetime %u is none", item->lifetime);
+                return store_refuse(ret_detail, STATUS_INVALID, "lifetime %u is none of until-deleted (0), "
+                                                                "with-creator (1), until-time (2)",
+                                    item->lifetime);
         if ((item->lifetime == FOLIO_UNTIL_TIME) != (item->expires_ns != 0))
                 return store_refuse(ret_detail, STATUS_INVALID,
                                     "a time to expire at goes with the lifetime until-time, and with no other");
@@ -71,7 +73,7 @@ Status store_check_size(const Store *store, const Space *space, uint64_t n_bytes
                 return store_refuse_payment(store, STORE_PAY_NEVER, n_bytes, ret_detail);
         if (n_bytes > space->ns.quota.bytes_max)
                 return store_refuse(ret_detail, STATUS_TOO_LARGE,
-                                    "%llu bytes are more than the quota of namespace %s, %llu bytes; raise quota_bytes",
+                                    "%llu bytes are more than the quota of namespace %s, %llu bytes; raise that",
                                     (unsigned long long)n_bytes, space->ns.name,
                                     (unsigned long long)space->ns.quota.bytes_max);
         return STATUS_OK;
@@ -132,7 +134,8 @@ int store_draft_packed(Store *store, const Target *target, StoreOp *op, Object *
 /* --- a region of its own ------------------------------------------------------------------------------------------ */
 
 /* All is there; nothing can be refused any more but the name of a mutable object, and a descriptor. */
-static Status commit_own(Store *store, StoreOp *op, Object *object)
+/* @n_huge: folios of 2 MiB that are known to be in it. */
+static Status commit_own(Store *store, StoreOp *op, Object *object, uint64_t n_huge)
 {
         _cleanup_(cleanup_fd) int fd = -1;
         uint64_t allocated = 0;
@@ -147,6 +150,8 @@ static Status commit_own(Store *store, StoreOp *op, Object *object)
         store_begin_record(store, op, object, &record);
         if (region_get_allocated(object->region, &allocated) == 0)
                 record.allocated_pages = (uint32_t)(allocated / PAGE_BYTES);
+        /* Who fills it may want to know: into huge pages a copy through a mapping is the fastest. */
+        record.huge_folios = (uint32_t)n_huge;
         if (op->item->flags & FOLIO_MUTABLE) {
                 record.protection = FOLIO_PROTECTION_NONE;
                 status = store_publish(store, object, op->session, OBJECT_MUTABLE, &record, &op->detail);
@@ -168,7 +173,7 @@ static void reserve_run(WorkerJob *job)
          * Huge from the start, where that is allowed: filling it then is faster by as much as this takes longer, and
          * nobody has to copy it into huge folios afterwards (measured: half of the processor time in all).
          */
-        work->result = region_prepare(work->region, work->n_bytes, work->want_huge, &job->is_cancelled, &work->n_huge,
+        work->result = region_prepare(work->region, work->n_bytes, work->want_huge, STORE_CHEAP_PIECE_NS, &job->is_cancelled, &work->n_huge,
                                       &work->n_failed);
 }
 
@@ -187,14 +192,30 @@ static void reserve_finish(Work *work)
                 status = store_refuse(&op->detail, STATUS_CANCELLED, "the connection or the namespace has gone "
                                                                      "meanwhile");
         else
-                status = commit_own(store, op, object);
+                status = commit_own(store, op, object, work->n_huge);
         if (status != STATUS_OK)
                 store_forget_object(store, object);
         store_end_work(work, status);
 }
 
+/*
+ * Those who may write to a mutable object have its file for as long as it lives: it must be one whose size can be
+ * sealed, or the first to cut it off would end everybody else who maps it by SIGBUS.
+ */
+static Backend *choose_backend(const Store *store, const Space *space, const ProtoItem *item)
+{
+        return item->flags & FOLIO_MUTABLE ? store->memfd : space->own_backend;
+}
+
+static int seal_new(Region *region, const ProtoItem *item)
+{
+        if (item->flags & FOLIO_STREAM)
+                return 0;
+        return item->flags & FOLIO_MUTABLE ? region_seal_size_for_good(region) : region_seal_size(region);
+}
+
 /* A new region, paid for, its size sealed; no page of it is there. 0, STORE_PAY_*, or a negative errno. */
-static int make_own_region(Store *store, Space *space, const Object *object, uint64_t file_bytes, Region **ret)
+static int make_own_region(Store *store, Space *space, const ProtoItem *item, uint64_t file_bytes, Region **ret)
 {
         Charge charge = CHARGE_NULL;
         Region *region;
@@ -203,17 +224,23 @@ static int make_own_region(Store *store, Space *space, const Object *object, uin
         r = store_pay(store, file_bytes, &charge);
         if (r)
                 return r;
-        r = region_new(space->own_backend, "folio-object", file_bytes, &region);
+        r = region_new(choose_backend(store, space, item), "folio-object", file_bytes, &region);
         if (r < 0) {
                 charge_release(&charge);
                 return r;
+        }
+        /* The kernel gives out the lowest number that is free: it tells how many are taken. */
+        if (region->fd >= store->object_fds_max) {
+                charge_release(&charge);
+                region_unref(region);
+                return -EMFILE;
         }
         if (!store_attach_charge(region, &charge)) {
                 charge_release(&charge);
                 region_unref(region);
                 return -ENOMEM;
         }
-        r = object->is_stream ? 0 : region_seal_size(region);
+        r = seal_new(region, item);
         if (r < 0) {
                 store_drop_region(store, region);
                 return r;
@@ -261,7 +288,7 @@ static int reserve_and_commit(Store *store, const Target *target, StoreOp *op, O
                 r = region_reserve(object->region, 0, n_bytes, NULL);
         if (r < 0)
                 return refuse_region(store, target, op, object, r, n_bytes);
-        status = commit_own(store, op, object);
+        status = commit_own(store, op, object, 0);
         if (status != STATUS_OK)
                 store_forget_object(store, object);
         return status;
@@ -280,7 +307,8 @@ static bool take_blank(Store *store, Space *space, Object *object, uint64_t file
         object->region = store_take_blank(store, space->own_backend, file_bytes, false, 0);
         if (!object->region)
                 return false;
-        if (store_charge_object(object, object->region->size_bytes, &ignored) == STATUS_OK)
+        if (object->region->fd < store->object_fds_max &&
+            store_charge_object(object, object->region->size_bytes, &ignored) == STATUS_OK)
                 return true;
         store_drop_region(store, steal_ptr(&object->region));
         return false;
@@ -305,7 +333,7 @@ static int create_own(Store *store, const Target *target, StoreOp *op)
         if (is_whole && take_blank(store, space, object, file_bytes)) {
                 n_reserve = 0;
         } else {
-                r = make_own_region(store, space, object, file_bytes, &object->region);
+                r = make_own_region(store, space, item, file_bytes, &object->region);
                 if (r) {
                         object->region = NULL;
                         return refuse_region(store, target, op, object, r, file_bytes);

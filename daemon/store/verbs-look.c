@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <sys/eventfd.h>
 
+#include "base/cleanup.h"
 #include "proto/key.h"
 
 #define REGION_FLAGS (PROTO_ITEM_BY_SLOT | PROTO_ITEM_WRITABLE)
@@ -61,6 +62,9 @@ int store_verb_region(Store *store, StoreOp *op)
         fd = fcntl(is_writable ? region->fd : region->fd_read_only, F_DUPFD_CLOEXEC, 3);
         if (fd < 0)
                 return store_refuse_errno(&op->detail, -errno, "a descriptor of the region");
+        /* Where descriptors are short, one is not kept for the next who asks. */
+        if (target.object->region && region->fd_read_only >= store->object_fds_max)
+                region->fd_read_only = close_fd(region->fd_read_only);
         store_fill_op(op, target.object);
         op->fd = fd;
         return STATUS_OK;

@@ -131,8 +131,10 @@ Status store_namespace_add(Store *store, Session *session, const ProtoNamespace 
         status = namespace_check_settings(settings, ret_detail);
         if (status != STATUS_OK)
                 return status;
+        if (cred->uid != 0 && store->uid == 0)
+                return store_refuse(ret_detail, STATUS_ACCESS, "uid %u may add no namespace: only root may", cred->uid);
         if (cred->uid != 0 && cred->uid != store->uid)
-                return store_refuse(ret_detail, STATUS_ACCESS, "uid %u may add no namespace: root and uid %u, "
+                return store_refuse(ret_detail, STATUS_ACCESS, "uid %u may add no namespace: only root and uid %u, "
                                                                "foliod's own, may",
                                     cred->uid, store->uid);
         if (store_find_space(store, settings->name))
@@ -149,7 +151,7 @@ static Status find_to_change(Store *store, const Session *session, const char *n
         if (!*ret)
                 return store_refuse(ret_detail, STATUS_NOT_FOUND, "there is no namespace %s", name);
         if (!(store_rights(store, *ret, session) & FOLIO_RIGHT_ADMIN))
-                return store_refuse(ret_detail, STATUS_ACCESS, "uid %u has no admin right in namespace %s (mode %03o, "
+                return store_refuse(ret_detail, STATUS_ACCESS, "uid %u has no admin right in namespace %s (mode %04o, "
                                                                "owner %u)",
                                     session->cred.uid, name, (*ret)->ns.mode, (*ret)->ns.owner_uid);
         return STATUS_OK;
@@ -158,7 +160,7 @@ static Status find_to_change(Store *store, const Session *session, const char *n
 static Status refuse_fixed(const Space *space, char **ret_detail)
 {
         return store_refuse(ret_detail, STATUS_INVALID,
-                            "objects_max (%u) and backing of namespace %s are fixed when it is made; remove it and "
+                            "objects-max (%u) and backing of namespace %s are fixed when it is made; remove it and "
                             "add it again",
                             space->ns.objects_max, space->ns.name);
 }

@@ -24,6 +24,8 @@ int store_resolve_writing(Store *store, StoreOp *op, const char *verb, Target *r
         r = store_resolve(store, op, 0, ret);
         if (r != STATUS_OK)
                 return r;
+        if (ret->object->state == OBJECT_RETRACTED)
+                return store_refuse(&op->detail, STATUS_DELETED, "the object was deleted, or has expired");
         if (ret->object->state != OBJECT_WRITING)
                 return store_refuse(&op->detail, STATUS_STATE, "cannot %s an object that is not being written", verb);
         if (ret->object->creator != op->session)
@@ -47,9 +49,16 @@ static Status commit_packed(Store *store, StoreOp *op, Object *object)
         return status;
 }
 
-static Status refuse_gone(StoreOp *op)
+/* Its connection has ended, or the namespace; else it has expired, or its own creator has deleted it. */
+static Status refuse_gone(const Work *work)
 {
-        return store_refuse(&op->detail, STATUS_CANCELLED, "the object was taken away while it was being sealed");
+        StoreOp *op = work->op;
+
+        if (op->session->is_closed || work->space->is_removed || work->result < 0)
+                return store_refuse(&op->detail, STATUS_CANCELLED, "the connection or the namespace has gone "
+                                                                   "meanwhile");
+        return store_refuse(&op->detail, STATUS_DELETED, "the object was deleted, or has expired, while it was being "
+                                                         "sealed");
 }
 
 static void copy_finish(Work *work)
@@ -59,7 +68,7 @@ static void copy_finish(Work *work)
         Status status;
 
         if (work->result < 0 || object->state != OBJECT_WRITING)
-                status = refuse_gone(op);
+                status = refuse_gone(work);
         else
                 status = commit_packed(work->store, op, object);
         store_end_work(work, status);
@@ -164,7 +173,7 @@ static int seal_region(Work *work)
                 r = region_resize(region, file_bytes);
         if (r == 0)
                 r = is_sealable ? region_seal_finally(region) : region_end_writing(region);
-        if (r == REGION_E_MAPPED)
+        if (r > 0)
                 return r;
         work->is_closed_by_mode = r == 0 && !is_sealable;
         /* A kernel that gives no leases leaves the question open; then nothing is claimed. */
@@ -192,12 +201,16 @@ static void seal_finish(Work *work)
         Status status;
 
         if (work->object->state != OBJECT_WRITING)
-                status = refuse_gone(op);
+                status = refuse_gone(work);
         else if (work->result == REGION_E_MAPPED)
                 status = store_refuse(&op->detail, STATUS_MAPPED,
                                       "somebody still maps the object's memory writable, or has it open for writing; "
                                       "unmap and close it, "
                                       "and seal again");
+        else if (work->result == REGION_E_SPOILED)
+                status = store_refuse(&op->detail, STATUS_STATE,
+                                      "the object's file was resized, or sealed by somebody else: it can never be "
+                                      "sealed now, only aborted");
         else if (work->result < 0)
                 status = store_refuse_errno(&op->detail, work->result, "sealing the object");
         else

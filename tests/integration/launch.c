@@ -13,6 +13,7 @@
  *      noexec=N          a pid namespace of its own where vm.memfd_noexec is N; the launcher stays as its parent
  *      bare              no HOME, USER or XDG_RUNTIME_DIR
  *      preload=PATH      a library that gets in the way of libc
+ *      nofile=N          it can have N descriptors
  *
  * Knows nothing of what foliod makes of it.
  */
@@ -29,6 +30,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -194,6 +196,12 @@ static void lose(const char *word)
                 (void)snprintf(text, sizeof(text), "%s:verify_asan_link_order=0", options ? options : "");
                 (void)setenv("ASAN_OPTIONS", options ? text : text + 1, 1);
                 (void)setenv("LD_PRELOAD", word + 8, 1);
+        } else if (strncmp(word, "nofile=", 7) == 0) {
+                struct rlimit few = { 0 };
+
+                few.rlim_cur = few.rlim_max = strtoul(word + 7, NULL, 10);
+                if (setrlimit(RLIMIT_NOFILE, &few) != 0)
+                        fail(word);
         } else {
                 fprintf(stderr, "launch: no such world: %s\n", word);
                 _exit(126);

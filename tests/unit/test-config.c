@@ -208,7 +208,7 @@ static void test_what_is_wrong_in_files(void **state)
         static const struct { const char *text; const char *expected; } rows[] = {
                 { "[memory]\nbugdet = 1G\n", ":2: unknown key 'bugdet' in [memory]; there are: budget, packed-max" },
                 { "[memroy]\nbudget = 1G\n", ":2: unknown section [memroy]; there are: [daemon]" },
-                { "budget = 1G\n", ":1: unknown section []" },
+                { "budget = 1G\n", ":1: key 'budget' outside a section; there are: [daemon]" },
                 { "[memory]\n\n# x\nbudget = lots\n", ":4: budget: 'lots' is not understood" },
                 { "[memory]\nbudget = 1\n", ":2: budget: '1' is outside 1M to" },
                 { "[memory]\nbudget = 99999999999999999999\n", ":2: budget:" },

@@ -210,7 +210,8 @@ static void test_serves_until_it_is_told(void **state)
         put_file("[memory]\nbudget = 64M\n[namespace one]\nquota = 1M\n");
         assert_true(start(NULL));
         wait_for_log("is ready: socket ");
-        wait_for_log("budget 64 MiB");
+        wait_for_log("budget 64 MiB\n");
+        wait_for_log("foliod: info: memory: ");
         fd = connect_client();
         assert_int_equal(ask(fd, VERB_HELLO, NULL), STATUS_OK);
         assert_int_equal(ask(fd, VERB_PING, NULL), STATUS_OK);

@@ -52,7 +52,7 @@ static void test_lines_and_levels(void **state)
         log_configure(LOG_LEVEL_DEBUG, LOG_TARGET_STDERR);
         log_debug("said");
         capture_end(capture, text, sizeof(text));
-        assert_string_equal(text, "error: an error\nwarning: a warning\nnotice: a notice\ndebug: said\n");
+        assert_string_equal(text, "foliod: error: an error\nfoliod: warning: a warning\nfoliod: notice: a notice\nfoliod: debug: said\n");
 }
 
 static void test_a_line_is_one_line(void **state)
@@ -63,7 +63,7 @@ static void test_a_line_is_one_line(void **state)
         log_configure(LOG_LEVEL_INFO, LOG_TARGET_STDERR);
         log_info("name '%s'", "a\nerror: forged\x1b[31m\r\t\x7f\xc3\xa9");
         capture_end(capture, text, sizeof(text));
-        assert_string_equal(text, "info: name 'a?error: forged?[31m???\xc3\xa9'\n");
+        assert_string_equal(text, "foliod: info: name 'a?error: forged?[31m???\xc3\xa9'\n");
 }
 
 static void test_endless_line_is_cut(void **state)
@@ -77,7 +77,7 @@ static void test_endless_line_is_cut(void **state)
         log_info("next");
         capture_end(capture, text, sizeof(text));
         assert_true(strlen(text) < 1200);
-        assert_string_equal(strchr(text, '\n'), "\ninfo: next\n");
+        assert_string_equal(strchr(text, '\n'), "\nfoliod: info: next\n");
 }
 
 /* AUTO looks at $JOURNAL_STREAM; and where no journal listens, the line still comes out. */
@@ -106,7 +106,7 @@ static void test_auto_and_a_journal_that_is_not_there(void **state)
                 log_info("fallen back");
         }
         capture_end(capture, text, sizeof(text));
-        assert_string_equal(text, "info: not the journal\ninfo: garbage\ninfo: unset\ninfo: fallen back\n");
+        assert_string_equal(text, "foliod: info: not the journal\nfoliod: info: garbage\nfoliod: info: unset\nfoliod: info: fallen back\n");
 }
 
 /* libsystemd keeps a socket to the journal; it must be there before descriptors are counted. */

@@ -68,7 +68,7 @@ static void test_prepare(void **state)
 
         for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
                 region = new_region(memfd, 4 * HUGE_BYTES);
-                assert_int_equal(region_prepare(region, rows[i].n_bytes, rows[i].want_huge, NULL, &n_huge, &n_failed),
+                assert_int_equal(region_prepare(region, rows[i].n_bytes, rows[i].want_huge, 0, NULL, &n_huge, &n_failed),
                                  rows[i].r);
                 assert_int_equal(n_huge + n_failed, can_collapse ? rows[i].n_pieces : 0);
                 if (rows[i].r == 0) {
@@ -78,8 +78,26 @@ static void test_prepare(void **state)
                 region_unref(region);
         }
         region = new_region(memfd, 4 * HUGE_BYTES);
-        assert_int_equal(region_prepare(region, 4 * HUGE_BYTES, true, &cancelled, &n_huge, &n_failed), -ECANCELED);
+        assert_int_equal(region_prepare(region, 4 * HUGE_BYTES, true, 0, &cancelled, &n_huge, &n_failed), -ECANCELED);
         assert_int_equal(allocated_bytes(region), 0);
+        region_unref(region);
+}
+
+/* A limit that is always passed: the first slice is tried, the rest is there all the same, in small pages. */
+static void test_preparing_stops_where_it_costs(void **state)
+{
+        uint64_t n_huge, n_failed, n_bytes = 40 * HUGE_BYTES;
+        Region *region = new_region(memfd, n_bytes);
+
+        assert_int_equal(region_prepare(region, n_bytes, true, 1, NULL, &n_huge, &n_failed), 0);
+        assert_true(n_huge + n_failed <= 16);
+        assert_int_equal(allocated_bytes(region), n_bytes);
+        region_unref(region);
+        /* And one that is never passed. */
+        region = new_region(memfd, n_bytes);
+        assert_int_equal(region_prepare(region, n_bytes, true, UINT64_MAX / 64, NULL, &n_huge, &n_failed), 0);
+        assert_int_equal(n_huge + n_failed, memfd->capabilities & BACKEND_COLLAPSIBLE ? 40 : 0);
+        assert_int_equal(allocated_bytes(region), n_bytes);
         region_unref(region);
 }
 
@@ -190,6 +208,7 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 UNIT_TEST(test_collapse_and_measure),
                 UNIT_TEST(test_prepare),
+                UNIT_TEST(test_preparing_stops_where_it_costs),
                 UNIT_TEST(test_collapse_of_blanks),
                 UNIT_TEST(test_collapse_under_a_mapping),
                 UNIT_TEST(test_tmpfs_is_huge_at_once),

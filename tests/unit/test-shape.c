@@ -152,7 +152,7 @@ static void test_settings_by_table(void **state)
         }
 }
 
-/* A reply has room for 250 descriptors: every item that can end in a region of its own counts, however it was asked for. */
+/* A reply has room for 250 descriptors: every item that can end in a region of its own counts. */
 static void test_descriptors_of_a_create_by_table(void **state)
 {
         static const struct { uint32_t flags; uint64_t size_bytes; bool has_descriptor; } rows[] = {

@@ -100,7 +100,7 @@ static void test_given_addresses(void **state)
 static void test_runtime_directory(void **state)
 {
         SpawnAddress addresses[SPAWN_ADDRESSES_MAX], own;
-        char expected[128], deep[200];
+        char expected[128], deep[200], text[400];
 
         setup_directory();
         setenv("XDG_RUNTIME_DIR", directory, 1);
@@ -120,7 +120,16 @@ static void test_runtime_directory(void **state)
         assert_int_equal(spawn_candidate_addresses(NULL, addresses), 1);
         assert_string_equal(addresses[0].path, "/run/folio/folio.sock");
         assert_false(spawn_find_user_address(&own));
+        spawn_describe_directory(text, sizeof(text));
+        assert_non_null(strstr(text, "/folio has mode 0770"));
+        spawn_describe_addresses(NULL, text, sizeof(text));
+        assert_non_null(strstr(text, "has mode 0770"));
+        assert_non_null(strstr(text, " or /run/folio/folio.sock"));
         assert_int_equal(chmod(in_directory("folio"), 0700), 0);
+        spawn_describe_directory(text, sizeof(text));
+        assert_string_equal(text, "");
+        spawn_describe_addresses("/given", text, sizeof(text));
+        assert_string_equal(text, "/given");
         /* Too long for a socket: the system's is left. */
         memset(deep, 'd', sizeof(deep));
         deep[0] = '/';

@@ -57,7 +57,8 @@ static void test_budget(void **state)
         assert_int_equal(client_create(&c, &a, "a", 40 * MIB, 0), STATUS_OK);
         assert_int_equal(client_create(&c, &b, "b", 24 * MIB + 1, 0), STATUS_FULL);
         assert_non_null(strstr(b.op.detail, "67108864"));
-        assert_non_null(strstr(b.op.detail, "memory.budget"));
+        assert_non_null(strstr(b.op.detail, "by 1 objects being written"));
+        assert_non_null(strstr(b.op.detail, "raise the budget"));
         op_clear(&b);
         assert_int_equal(client_create(&c, &b, "b", 24 * MIB, 0), STATUS_OK);
         op_clear(&b);
