@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See bundle.h. What a reply borrows is copied in the reader's part; everything else is done by the thread that asked. */
+/* See bundle.h. What a reply borrows is copied in the reader's part; everything else is done by the steps of the operation. */
 #include "client/bundle.h"
 
 #include <assert.h>
@@ -12,21 +12,23 @@
 /* What a request takes besides its items: id, verb, namespace. */
 #define BUNDLE_HEAD_BYTES 64u
 
-void bundles_init(Bundles *bundles, Client *client)
+void bundles_init(Bundles *bundles, Op *op)
 {
-        *bundles = (Bundles){ .client = client };
+        *bundles = (Bundles){ .op = op, .n_max = BUNDLES_UNDER_WAY_MAX, .n_fds_max = PROTO_FDS_MAX };
         list_init(&bundles->answered);
         list_init(&bundles->idle);
+        list_init(&bundles->filling);
 }
 
 void bundles_deinit(Bundles *bundles)
 {
-        assert(bundles->n_under_way == 0);
+        assert(bundles->n_under_way == 0 && bundles->n_filling == 0);
         for (List *link; (link = list_take_front(&bundles->idle));)
                 free(LIST_ENTRY(link, Bundle, link));
 }
 
-Bundle *bundle_new(Bundles *bundles, Space *space, ProtoVerb verb)
+/* An empty one, being filled; NULL: no memory. */
+static Bundle *bundle_new(Bundles *bundles, Space *space, ProtoVerb verb)
 {
         List *link = list_take_front(&bundles->idle);
         Bundle *bundle = link ? LIST_ENTRY(link, Bundle, link) : malloc(sizeof(*bundle));
@@ -38,17 +40,20 @@ Bundle *bundle_new(Bundles *bundles, Space *space, ProtoVerb verb)
         bundle->space = space;
         bundle->verb = verb;
         bundle->n_items = 0;
-        /* As many as descriptors fit into an answer, where there is one for each. */
-        bundle->n_items_max = verb == VERB_REGION ? PROTO_FDS_MAX : PROTO_ITEMS_MAX;
+        bundle->n_items_max = verb == VERB_REGION || verb == VERB_CREATE ? bundles->n_fds_max : PROTO_ITEMS_MAX;
         bundle->n_bytes = BUNDLE_HEAD_BYTES;
         bundle->has_staged = false;
         bundle->error = 0;
+        bundle->is_lost = false;
         bundle->n_fds = 0;
         bundle->sentence[0] = '\0';
+        list_push_back(&bundles->filling, &bundle->link);
+        bundles->n_filling++;
         return bundle;
 }
 
-bool bundle_add(Bundle *bundle, const ProtoItem *item, size_t index, void *staged)
+/* False: it is full. */
+static bool bundle_add(Bundle *bundle, const ProtoItem *item, size_t index, void *staged)
 {
         size_t n_bytes = proto_item_bytes(item), i = bundle->n_items;
 
@@ -67,7 +72,7 @@ static void take_replies(Bundle *bundle, const ProtoReply *reply, int *fds, size
 {
         if (reply->n_items != bundle->n_items) {
                 bundle->error = FOLIO_E_PROTOCOL;
-                operation_explain(bundle->owner->client, FOLIO_E_PROTOCOL, bundle->sentence);
+                operation_explain(bundle->owner->op->client, FOLIO_E_PROTOCOL, bundle->sentence);
                 return;
         }
         for (size_t i = 0; i < reply->n_items; i++) {
@@ -89,7 +94,7 @@ static void take_replies(Bundle *bundle, const ProtoReply *reply, int *fds, size
 
 static void settle_staged(Bundle *bundle, int error)
 {
-        Client *client = bundle->owner->client;
+        Client *client = bundle->owner->op->client;
 
         if (!bundle->has_staged)
                 return;
@@ -106,9 +111,13 @@ static void settle_staged(Bundle *bundle, int error)
 static void on_answer(Request *request, int error, const ProtoReply *reply, int *fds, size_t n_fds)
 {
         Bundle *bundle = CONTAINER_OF(request, Bundle, request);
-        Client *client = bundle->owner->client;
+        Client *client = bundle->owner->op->client;
 
         bundle->error = error;
+        if (error == FOLIO_E_LIMIT && reply && reply->n_items == bundle->n_items) {
+                take_replies(bundle, reply, NULL, 0);
+                bundle->is_lost = true;
+        }
         if (error)
                 operation_explain(client, error, bundle->sentence);
         else if (reply->status != STATUS_OK) {
@@ -119,12 +128,17 @@ static void on_answer(Request *request, int error, const ProtoReply *reply, int 
         settle_staged(bundle, error);
         requests_lock(client->requests);
         list_push_back(&bundle->owner->answered, &bundle->link);
-        requests_wake(client->requests);
+        if (bundle->owner->is_waiting) {
+                bundle->owner->is_waiting = false;
+                op_make_ready(bundle->owner->op, bundle->owner->op->step);
+        }
         requests_unlock(client->requests);
 }
 
-void bundle_send(Bundle *bundle)
+static void bundle_send(Bundle *bundle)
 {
+        Bundles *owner = bundle->owner;
+        Client *client = owner->op->client;
         ProtoRequest message = {
                 .verb = bundle->verb,
                 .namespace_id = bundle->space->id,
@@ -132,32 +146,90 @@ void bundle_send(Bundle *bundle)
                 .items = bundle->items,
         };
 
-        bundle->owner->n_under_way++;
-        bundle->has_staged = bundle->verb == VERB_PUT;
+        list_unlink(&bundle->link);
+        owner->n_filling--;
+        bundle->is_alone = owner->n_under_way++ == 0;
+        bundle->has_staged = bundle->verb == VERB_PUT || bundle->verb == VERB_WRITE;
         if (bundle->has_staged)
-                operations_staged_begin(bundle->owner->client);
+                operations_staged_begin(client);
         bundle->request.done = on_answer;
-        requests_send(bundle->owner->client->requests, &bundle->request, &message);
+        requests_send(client->requests, &bundle->request, &message);
 }
 
-static bool has_answered(void *userdata)
+Bundle *bundles_peek(Bundles *bundles, const Space *space, ProtoVerb verb)
 {
-        return !list_is_empty(&((Bundles *)userdata)->answered);
+        LIST_FOREACH(link, &bundles->filling) {
+                Bundle *bundle = LIST_ENTRY(link, Bundle, link);
+
+                if (bundle->space == space && bundle->verb == verb)
+                        return bundle;
+        }
+        return NULL;
+}
+
+int bundles_add(Bundles *bundles, Space *space, ProtoVerb verb, const ProtoItem *item, size_t index, void *staged)
+{
+        Bundle *bundle = bundles_peek(bundles, space, verb);
+
+        if (bundle && bundle_add(bundle, item, index, staged))
+                return BUNDLES_ADDED;
+        if (bundle)
+                bundle_send(bundle);
+        if (bundles->n_filling + bundles->n_under_way >= bundles->n_max) {
+                List *oldest = list_peek_front(&bundles->filling);
+
+                if (oldest)
+                        bundle_send(LIST_ENTRY(oldest, Bundle, link));
+                return BUNDLES_BUSY;
+        }
+        bundle = bundle_new(bundles, space, verb);
+        if (!bundle)
+                return error_set(FOLIO_E_NO_MEMORY, "this process has no memory left for a batch");
+        if (bundle_add(bundle, item, index, staged))
+                return BUNDLES_ADDED;
+        list_unlink(&bundle->link);
+        bundles->n_filling--;
+        bundle_give(bundle);
+        return error_set(FOLIO_E_INVALID, "the item does not fit into a message");
+}
+
+bool bundles_flush(Bundles *bundles)
+{
+        for (List *link; (link = list_peek_front(&bundles->filling));)
+                bundle_send(LIST_ENTRY(link, Bundle, link));
+        return bundles->n_under_way > 0;
 }
 
 Bundle *bundles_take(Bundles *bundles)
 {
-        Requests *requests = bundles->client->requests;
-        Bundle *bundle;
+        Requests *requests = bundles->op->client->requests;
+        List *link;
 
         if (bundles->n_under_way == 0)
                 return NULL;
-        operations_wait(bundles->client, has_answered, bundles);
         requests_lock(requests);
-        bundle = LIST_ENTRY(list_take_front(&bundles->answered), Bundle, link);
+        link = list_take_front(&bundles->answered);
         requests_unlock(requests);
+        if (!link)
+                return NULL;
         bundles->n_under_way--;
-        return bundle;
+        return LIST_ENTRY(link, Bundle, link);
+}
+
+void bundles_wait(Bundles *bundles, OpStep step)
+{
+        Op *op = bundles->op;
+        Requests *requests = op->client->requests;
+
+        assert(bundles->n_under_way > 0);
+        requests_lock(requests);
+        if (list_is_empty(&bundles->answered)) {
+                op->step = step;
+                bundles->is_waiting = true;
+        } else {
+                op_make_ready(op, step);
+        }
+        requests_unlock(requests);
 }
 
 void bundle_give(Bundle *bundle)

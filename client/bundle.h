@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Bundles: requests of many items, several under way at once, for the calls that take many names. The caller fills
- * bundles, sends them, and takes them back answered, in whatever order; all in its own thread. Does not know what the items are about.
+ * Bundles: requests of many items, several under way at once, for the calls that take many names, or many blocks. The
+ * steps of one operation fill bundles, send them, and take them back answered, in whatever order. Nothing here waits:
+ * the operation does. Does not know what the items are about.
  */
 #ifndef CLIENT_BUNDLE_H
 #define CLIENT_BUNDLE_H
@@ -27,6 +28,8 @@ typedef struct Bundle {
         bool has_staged;
         /* Answered: either an error for all, or a reply for each, whose detail is gone. */
         int error;
+        bool is_lost;                /* FOLIO_E_LIMIT: the answer came, `replies` are there, but its descriptors are not */
+        bool is_alone;               /* none was under way when it was sent */
         ProtoItemReply replies[PROTO_ITEMS_MAX];
         int fds[PROTO_FDS_MAX];      /* the rest is closed when the bundle is given back */
         size_t n_fds;
@@ -34,26 +37,40 @@ typedef struct Bundle {
 } Bundle;
 
 struct Bundles {
-        Client *client;
+        Op *op;                      /* whose they are */
         List answered;               /* under the client's lock */
+        bool is_waiting;             /* under it: for one that is answered */
         List idle;
+        List filling;                /* one for each namespace and verb */
+        size_t n_filling;
         size_t n_under_way;
+        size_t n_max;                /* of both together */
+        size_t n_fds_max;            /* items in one, where each brings a descriptor */
 };
 
-void bundles_init(Bundles *bundles, Client *client);
+void bundles_init(Bundles *bundles, Op *op);
 void bundles_deinit(Bundles *bundles); /* none is under way */
 
-/* An empty one; NULL: no memory. Of more than BUNDLES_UNDER_WAY_MAX, take answered ones first. */
-Bundle *bundle_new(Bundles *bundles, Space *space, ProtoVerb verb);
+enum { BUNDLES_ADDED = 0, BUNDLES_BUSY = 1 };
 
-/* False: it is full; send it and begin another. */
-bool bundle_add(Bundle *bundle, const ProtoItem *item, size_t index, void *staged);
+/*
+ * Puts an item into the bundle that is being filled for its like, and sends what is full. BUNDLES_BUSY: too many are
+ * under way, so bundles_wait(), and then again. FOLIO_E_NO_MEMORY or FOLIO_E_INVALID, with the sentence: it cannot be.
+ */
+int bundles_add(Bundles *bundles, Space *space, ProtoVerb verb, const ProtoItem *item, size_t index, void *staged);
 
-void bundle_send(Bundle *bundle);
+/* The one that is being filled; NULL. */
+Bundle *bundles_peek(Bundles *bundles, const Space *space, ProtoVerb verb);
 
-/* An answered one, to be given back by bundle_give(); waits for one unless none is under way: NULL. */
+/* Sends all that hold something. True: some are under way. */
+bool bundles_flush(Bundles *bundles);
+
+/* An answered one, to be given back by bundle_give(); NULL: none now. */
 Bundle *bundles_take(Bundles *bundles);
 void bundle_give(Bundle *bundle);
+
+/* The operation goes on with @step when there is an answered one. Some are under way; the operation must not be touched any more. */
+void bundles_wait(Bundles *bundles, OpStep step);
 
 /* The error of one of its items, with the thread's sentence where it is not 0. */
 int bundle_get_error(const Bundle *bundle, size_t i);

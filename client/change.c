@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Truncating and deleting: one request each, and none where the index shows that nothing is to be done. */
-#include <stdlib.h>
-#include <string.h>
-
+#include "client/call.h"
 #include "client/get.h"
-#include "client/loop.h"
 
 typedef struct ChangeOp {
         Op op;
@@ -49,40 +46,18 @@ static int change_wait(Client *client, const char *name, ProtoVerb verb, ProtoIt
 
         op_init(&change.op, client);
         (void)op_set_name(&change.op, name);
-        r = op_run(&change.op, change_begin);
-        op_deinit(&change.op);
+        r = call_wait(&change.op, change_begin);
         idle_sweep(&client->idle, client->maps);
         return r;
 }
 
-static void change_op_free(Op *op)
-{
-        op_deinit(op);
-        free(CONTAINER_OF(op, ChangeOp, op));
-}
-
 static int change_async(Client *client, const char *name, ProtoVerb verb, ProtoItem item, folio_done_fn done, void *userdata)
 {
-        ChangeOp *change;
-        int r;
+        ChangeOp change = { .verb = verb, .item = item };
 
-        if (!done)
-                return error_set(FOLIO_E_INVALID, "there is no callback");
-        change = calloc(1, sizeof(*change));
-        if (!change)
-                return error_set(FOLIO_E_NO_MEMORY, "this process has no memory left for the request");
-        change->verb = verb;
-        change->item = item;
-        op_init(&change->op, client);
-        op_set_async(&change->op, done, userdata, change_op_free);
-        if (!op_set_name(&change->op, name)) {
-                r = error_set_sentence(change->op.error, change->op.sentence);
-                change_op_free(&change->op);
-                return r;
-        }
-        op_begin(&change->op, change_begin);
-        loop_update(client);
-        return 0;
+        op_init(&change.op, client);
+        (void)op_set_name(&change.op, name);
+        return call_async(&change.op, sizeof(change), change_begin, done, userdata);
 }
 
 static int check_size(Client *client, uint64_t size_bytes)
@@ -110,12 +85,23 @@ _public_ int folio_truncate_async(struct folio_client *client, const char *name,
         return r < 0 ? r : change_async(client, name, VERB_TRUNCATE, (ProtoItem){ .size_bytes = size_bytes }, done, userdata);
 }
 
-_public_ int folio_object_truncate(struct folio_object *handle, uint64_t size_bytes)
+static void truncate_begin(Op *op)
+{
+        ChangeOp *change = CONTAINER_OF(op, ChangeOp, op);
+
+        op_send_item(op, VERB_TRUNCATE, &change->item, op_complete);
+}
+
+static void truncate_nothing(Op *op)
+{
+        op_complete(op);
+}
+
+/* *@ret_first: the step to begin with. 0 or an error. */
+static int truncate_init(ChangeOp *change, struct folio_object *handle, uint64_t size_bytes, OpStep *ret_first)
 {
         int r;
         Object *object = object_find(handle, &r);
-        ProtoItem item;
-        Op op;
 
         if (!object)
                 return r;
@@ -124,16 +110,32 @@ _public_ int folio_object_truncate(struct folio_object *handle, uint64_t size_by
                 return r;
         if (!object->is_mutable)
                 return error_set(FOLIO_E_STATE, "only a mutable object can be truncated");
+        op_init(&change->op, object->client);
+        change->op.space = object->space;
+        change->item = object_slot_item(object);
+        change->item.size_bytes = size_bytes;
+        *ret_first = truncate_begin;
         if (object->space->shared && (object->space->rights & FOLIO_RIGHT_WRITE) && object_size(object) == size_bytes)
-                return 0;
-        item = object_slot_item(object);
-        item.size_bytes = size_bytes;
-        op_init(&op, object->client);
-        op.space = object->space;
-        op_send_item(&op, VERB_TRUNCATE, &item, op_complete);
-        r = op_wait(&op);
-        op_deinit(&op);
-        return r;
+                *ret_first = truncate_nothing;
+        return 0;
+}
+
+_public_ int folio_object_truncate(struct folio_object *handle, uint64_t size_bytes)
+{
+        ChangeOp change;
+        OpStep first = NULL;
+        int r = truncate_init(&change, handle, size_bytes, &first);
+
+        return r < 0 ? r : call_wait(&change.op, first);
+}
+
+_public_ int folio_object_truncate_async(struct folio_object *handle, uint64_t size_bytes, folio_done_fn done, void *userdata)
+{
+        ChangeOp change;
+        OpStep first = NULL;
+        int r = truncate_init(&change, handle, size_bytes, &first);
+
+        return r < 0 ? r : call_async(&change.op, sizeof(change), first, done, userdata);
 }
 
 static int delete_item(Client *client, uint32_t flags, ProtoItem *ret)

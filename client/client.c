@@ -1,19 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A client's life: find a foliod, or have one started, say hello, and at the end hang up and complete whatever is
- * under way. Also the calls by which an event loop drives it.
+ * A client's life: have a foliod found, say hello, and at the end hang up and complete whatever is under way. Also
+ * the calls by which an event loop drives it.
  *
  * All clients of the process are in a list, for fork(): a child's copy of a socket would keep the connection of a
  * parent that has died alive, so the child closes it at once. It touches nothing else of an inherited client.
  */
-#include <assert.h>
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -22,8 +19,9 @@
 #include "client/loop.h"
 #include "client/names.h"
 #include "client/operation.h"
+#include "client/search.h"
 
-enum { CLIENT_TIMEOUT_MS_DEFAULT = 30000, CLIENT_CONNECT_PAUSE_MS = 5 };
+enum { CLIENT_TIMEOUT_MS_DEFAULT = 30000 };
 
 /* --- all clients of the process ------------------------------------------------------------------------------------------------ */
 
@@ -106,9 +104,8 @@ static uint64_t default_mapping_bytes(void)
 }
 
 /* 0 or a negative errno. */
-static int client_new(int consume_socket, const struct folio_open_options *options, uint64_t timeout_ns, Client **ret)
+static int client_new(const struct folio_open_options *options, uint64_t timeout_ns, Client **ret)
 {
-        _cleanup_(cleanup_fd) int socket = consume_socket;
         uint64_t mapping_bytes_max = options->mapping_bytes_max ? options->mapping_bytes_max : default_mapping_bytes();
         Client *client = calloc(1, sizeof(*client));
         int r;
@@ -119,6 +116,8 @@ static int client_new(int consume_socket, const struct folio_open_options *optio
         atomic_init(&client->n_users, 1);
         client->timeout_ns = timeout_ns;
         list_init(&client->siblings);
+        list_init(&client->connecting);
+        list_init(&client->opening_waiters);
         list_init(&client->ready);
         list_init(&client->staging_waiters);
         list_init(&client->gets);
@@ -129,7 +128,7 @@ static int client_new(int consume_socket, const struct folio_open_options *optio
         client->timer_fd = -1;
         r = forked_take_mark(&client->fork_mark);
         if (r == 0)
-                r = requests_new(steal_fd(&socket), timeout_ns, &client->requests);
+                r = requests_new(-1, timeout_ns, &client->requests);
         if (r == 0)
                 r = maps_new(mapping_bytes_max, &client->maps);
         if (r == 0)
@@ -146,7 +145,15 @@ static int client_new(int consume_socket, const struct folio_open_options *optio
         return 0;
 }
 
-/* --- hello -------------------------------------------------------------------------------------------------------------------------- */
+/* --- opening ------------------------------------------------------------------------------------------------------------------------ */
+
+/* The first operation of a client: finds a foliod, connects, says hello. What else is called waits until it is done. */
+typedef struct OpenOp {
+        Op op;
+        SearchPlan plan;
+        uint64_t timeout_ns;
+        char client_name[PROTO_CLIENT_NAME_BYTES_MAX];
+} OpenOp;
 
 static void take_welcome(Op *op, const ProtoReply *reply, int *fds, size_t n_fds)
 {
@@ -165,125 +172,90 @@ static void take_welcome(Op *op, const ProtoReply *reply, int *fds, size_t n_fds
                         (unsigned long long)reply->staging_bytes, strerror(-r));
 }
 
-static int say_hello(Client *client, const char *name)
+static void open_end(Op *op)
 {
+        Client *client = op->client;
+        int error = op->error;
+
+        /* The callback of the opening is the first to be called. */
+        op_complete(op);
+        if (error)
+                requests_fail(client->requests, FOLIO_E_DAEMON_GONE);
+        operations_opened(client, error ? FOLIO_E_DAEMON_GONE : 0);
+}
+
+static void open_connect(OpenOp *open, int consume_socket)
+{
+        Op *op = &open->op;
+        Client *client = op->client;
+        uint64_t now_ns = connection_now_ns(), deadline_ns = open->plan.deadline_ns, timeout_ns = open->timeout_ns;
         ProtoRequest message = {
                 .verb = VERB_HELLO,
                 .version_min = PROTO_VERSION,
                 .version_max = PROTO_VERSION,
-                .client_name = { name, strnlen(name, PROTO_CLIENT_NAME_BYTES_MAX) },
+                .client_name = { open->client_name, strnlen(open->client_name, sizeof(open->client_name)) },
         };
-        Op op;
+
+        requests_connect(client->requests, consume_socket);
+        /* What is left of the time for the whole; then the usual. */
+        if (deadline_ns != UINT64_MAX)
+                requests_set_timeout(client->requests, deadline_ns > now_ns ? deadline_ns - now_ns : 0);
+        op_send(op, &message, take_welcome, open_end);
+        requests_set_timeout(client->requests, timeout_ns);
+}
+
+static void open_found(Op *op)
+{
+        OpenOp *open = CONTAINER_OF(op, OpenOp, op);
+        Client *client = op->client;
+        _cleanup_(cleanup_found) Found *found = client->found;
+
+        client->found = NULL;
+        if (client_is_closing(client))
+                op_fail_connection(op, FOLIO_E_CANCELLED);
+        else if (found && found->error)
+                op_fail(op, found->error, "%s", found->sentence);
+        if (op->error) {
+                open_end(op);
+                return;
+        }
+        memcpy(client->address, found->address.path, sizeof(client->address));
+        open_connect(open, steal_fd(&found->socket));
+}
+
+static void open_begin(Op *op)
+{
+        OpenOp *open = CONTAINER_OF(op, OpenOp, op);
+        Client *client = op->client;
+        Found *found = found_new();
         int r;
 
-        op_init(&op, client);
-        op_send(&op, &message, take_welcome, op_complete);
-        r = op_wait(&op);
-        op_deinit(&op);
-        return r;
-}
-
-/* --- finding a daemon ------------------------------------------------------------------------------------------------------------- */
-
-typedef struct Search {
-        SpawnAddress address;        /* of the one that answered */
-        uint64_t deadline_ns;
-        int refused;                 /* the first errno that is more than "nobody is there"; 0 */
-        char refused_path[SPAWN_ADDRESS_BYTES_MAX];
-} Search;
-
-static bool is_nobody(int r)
-{
-        return r == -ENOENT || r == -ECONNREFUSED || r == -ENOTDIR;
-}
-
-static int try_address(Search *search, const SpawnAddress *address, int *ret_socket)
-{
-        int r = connection_open(address->path, search->deadline_ns, ret_socket);
-
+        if (!found) {
+                op_fail_connection(op, FOLIO_E_NO_MEMORY);
+                open_end(op);
+                return;
+        }
+        client->found = found;
+        if (op->is_waited)
+                search_wait(&open->plan, found);
+        if (op->is_waited || search_now(&open->plan, found)) {
+                open_found(op);
+                return;
+        }
+        /* There is no way to wait for a daemon that starts, or for room in a backlog, but to wait. */
+        client->found = NULL;
+        op->step = open_found;
+        requests_lock(client->requests);
+        list_push_back(&client->connecting, &op->link);
+        requests_unlock(client->requests);
+        r = search_start(client, &open->plan, found);
         if (r == 0)
-                search->address = *address;
-        else if (!is_nobody(r) && search->refused == 0) {
-                search->refused = r;
-                memcpy(search->refused_path, address->path, sizeof(search->refused_path));
-        }
-        return r;
-}
-
-static int explain_spawn(int r)
-{
-        switch (r) {
-        case SPAWN_E_NOT_FOUND:
-                return error_set(FOLIO_E_DAEMON_GONE, "no foliod is running, and there is none to start on this machine");
-        case SPAWN_E_FAILED:
-                return error_set(FOLIO_E_DAEMON_GONE, "no foliod is running, and the one started ended before it was ready; "
-                                                      "run `foliod --user` to see why");
-        case SPAWN_E_TIMEOUT:
-                return error_set(FOLIO_E_TIMEOUT, "a foliod was started, but is not ready within the time given");
-        }
-        return error_set(error_from_errno(r), "starting a foliod failed: %s", strerror(-r));
-}
-
-/* 0 or an error. */
-static int start_and_connect(Search *search, int *ret_socket)
-{
-        SpawnAddress address;
-
-        if (!spawn_find_user_address(&address))
-                return error_set(FOLIO_E_ACCESS, "there is no safe directory for a foliod of this user; set XDG_RUNTIME_DIR");
-        for (;;) {
-                struct timespec pause = { .tv_nsec = CLIENT_CONNECT_PAUSE_MS * 1000000L };
-                int r = spawn_daemon(search->deadline_ns);
-
-                if (r != 0 && r != SPAWN_E_LOST)
-                        return explain_spawn(r);
-                r = try_address(search, &address, ret_socket);
-                if (r == 0)
-                        return 0;
-                if (!is_nobody(r))
-                        return error_set(r == -EACCES ? FOLIO_E_ACCESS : FOLIO_E_DAEMON_GONE, "connecting to %s: %s",
-                                         address.path, strerror(-r));
-                if (connection_now_ns() >= search->deadline_ns)
-                        return explain_spawn(SPAWN_E_TIMEOUT);
-                /* The one that was faster is not listening yet, or has just ended: neither can be waited for. */
-                (void)nanosleep(&pause, NULL);
-        }
-}
-
-static int explain_search(const Search *search, const SpawnAddress *addresses, size_t n_addresses)
-{
-        switch (-search->refused) {
-        case 0:
-                return error_set(FOLIO_E_DAEMON_GONE, "no foliod listens at %s%s%s", addresses[0].path,
-                                 n_addresses > 1 ? " or " : "", n_addresses > 1 ? addresses[1].path : "");
-        case EACCES:
-        case EPERM:
-                return error_set(FOLIO_E_ACCESS, "%s does not let this user in", search->refused_path);
-        case ETIMEDOUT:
-                return error_set(FOLIO_E_TIMEOUT, "foliod at %s does not take connections", search->refused_path);
-        case EMFILE:
-        case ENFILE:
-                return error_set(FOLIO_E_LIMIT, "no descriptor left for a connection: %s", strerror(-search->refused));
-        case EPROTOTYPE:
-                return error_set(FOLIO_E_PROTOCOL, "what listens at %s is no foliod", search->refused_path);
-        }
-        return error_set(FOLIO_E_DAEMON_GONE, "connecting to %s: %s", search->refused_path, strerror(-search->refused));
-}
-
-/* 0 or an error. */
-static int find_daemon(const struct folio_open_options *options, Search *search, int *ret_socket)
-{
-        SpawnAddress addresses[SPAWN_ADDRESSES_MAX];
-        size_t n = spawn_candidate_addresses(options->address, addresses);
-
-        if (n == 0)
-                return error_set(FOLIO_E_INVALID, "an address of 1 to %d bytes is wanted", SPAWN_ADDRESS_BYTES_MAX - 1);
-        for (size_t i = 0; i < n; i++)
-                if (try_address(search, &addresses[i], ret_socket) == 0)
-                        return 0;
-        if ((options->flags & FOLIO_OPEN_SPAWN) && search->refused == 0 && spawn_is_wanted(options->address))
-                return start_and_connect(search, ret_socket);
-        return explain_search(search, addresses, n);
+                return;
+        requests_lock(client->requests);
+        list_unlink(&op->link);
+        requests_unlock(client->requests);
+        op_fail(op, error_from_errno(r), "no thread to search for a foliod: %s", strerror(-r));
+        open_end(op);
 }
 
 /* --- public -------------------------------------------------------------------------------------------------------------------------- */
@@ -307,38 +279,84 @@ static int read_options(const struct folio_open_options *given, struct folio_ope
         return 0;
 }
 
-_public_ int folio_client_open(const struct folio_open_options *given, struct folio_client **ret)
+/* A client that has everything but a connection, and how to get one. 0 or an error. */
+static int open_init(OpenOp *open, const struct folio_open_options *given, struct folio_client **ret, Client **ret_client)
 {
         struct folio_open_options options;
         uint64_t timeout_ns = 0, now_ns = connection_now_ns();
-        Search search = { 0 };
         Client *client;
-        int socket, r;
+        int r;
 
+        memset(open, 0, sizeof(*open));
         r = read_options(given, &options, &timeout_ns);
         if (r == 0 && !ret)
                 r = error_set(FOLIO_E_INVALID, "there is no place for the client");
+        if (r == 0)
+                r = search_plan(options.address, options.flags & FOLIO_OPEN_SPAWN,
+                                timeout_ns == UINT64_MAX ? UINT64_MAX : now_ns + timeout_ns, &open->plan);
         if (r < 0)
                 return r;
-        search.deadline_ns = timeout_ns == UINT64_MAX ? UINT64_MAX : now_ns + timeout_ns;
-        r = find_daemon(&options, &search, &socket);
-        if (r < 0)
-                return r;
-        r = client_new(socket, &options, timeout_ns, &client);
+        r = client_new(&options, timeout_ns, &client);
         if (r < 0)
                 return error_set(error_from_errno(r), "opening a client failed: %s", strerror(-r));
-        memcpy(client->address, search.address.path, sizeof(client->address));
-        if (timeout_ns != UINT64_MAX) {
-                now_ns = connection_now_ns();
-                requests_set_timeout(client->requests, search.deadline_ns > now_ns ? search.deadline_ns - now_ns : 0);
-        }
-        r = say_hello(client, options.client_name);
-        requests_set_timeout(client->requests, timeout_ns);
+        op_init(&open->op, client);
+        open->timeout_ns = timeout_ns;
+        memcpy(open->client_name, options.client_name, strnlen(options.client_name, sizeof(open->client_name)));
+        *ret_client = client;
+        return 0;
+}
+
+_public_ int folio_client_open(const struct folio_open_options *given, struct folio_client **ret)
+{
+        Client *client;
+        OpenOp open;
+        int r = open_init(&open, given, ret, &client);
+
+        if (r < 0)
+                return r;
+        /* Not op_run(): that waits until the client is open. */
+        open_begin(&open.op);
+        r = op_wait(&open.op);
+        op_deinit(&open.op);
         if (r < 0) {
                 client_close(client);
                 return r;
         }
         *ret = client;
+        return 0;
+}
+
+static void open_op_free(Op *op)
+{
+        op_deinit(op);
+        free(CONTAINER_OF(op, OpenOp, op));
+}
+
+_public_ int folio_client_open_async(const struct folio_open_options *given, struct folio_client **ret, folio_done_fn done,
+                                     void *userdata)
+{
+        OpenOp *open;
+        Client *client;
+        int r = done ? 0 : error_set(FOLIO_E_INVALID, "there is no callback");
+
+        if (r < 0)
+                return r;
+        open = malloc(sizeof(*open));
+        if (!open)
+                return error_set(FOLIO_E_NO_MEMORY, "this process has no memory left for the request");
+        r = open_init(open, given, ret, &client);
+        if (r < 0) {
+                free(open);
+                return r;
+        }
+        op_set_async(&open->op, done, userdata, open_op_free);
+        atomic_store(&client->is_opening, true);
+        *ret = client;
+        client_add_user(client);
+        open_begin(&open->op);
+        (void)operations_run_ready(client);
+        loop_update(client);
+        client_release_user(client);
         return 0;
 }
 

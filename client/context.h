@@ -43,6 +43,10 @@ struct folio_client {
         char address[SPAWN_ADDRESS_BYTES_MAX];
 
         /* Under the lock of `requests`. */
+        atomic_bool is_opening;      /* written under it: what is called waits in opening_waiters */
+        List connecting;             /* the operation that opens the client, while a foliod is searched for */
+        struct Found *found;         /* what the search has found, for that operation; NULL */
+        List opening_waiters;        /* operations that have not begun */
         List ready;                  /* operations to be continued by whoever comes first */
         List staging_waiters;        /* operations that found no room in staging */
         unsigned n_staged;           /* requests under way that will give room back */
@@ -63,6 +67,12 @@ void client_release_user(Client *client);
 static inline void client_add_user(Client *client)
 {
         atomic_fetch_add_explicit(&client->n_users, 1, memory_order_relaxed);
+}
+
+/* The last reference is gone, and folio_client_unref() is at work: nothing may begin any more. */
+static inline bool client_is_closing(const Client *client)
+{
+        return atomic_load_explicit(&client->n_references, memory_order_acquire) == 0;
 }
 
 /* 0, FOLIO_E_INVALID or FOLIO_E_FORKED. */

@@ -6,7 +6,6 @@
  */
 #include "client/create.h"
 
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -40,7 +39,7 @@ static int check_flags(const struct folio_create_options *options, uint64_t size
         if (options->capacity_bytes != 0 && !(options->flags & FOLIO_MUTABLE))
                 return error_set(FOLIO_E_INVALID, "only a mutable object has a capacity");
         if (options->capacity_bytes != 0 && options->capacity_bytes < size_bytes)
-                return error_set(FOLIO_E_INVALID, "a capacity of %llu bytes for %llu bytes",
+                return error_set(FOLIO_E_INVALID, "a capacity of %llu bytes is less than the size, %llu bytes",
                                  (unsigned long long)options->capacity_bytes, (unsigned long long)size_bytes);
         return 0;
 }
@@ -62,8 +61,11 @@ int create_read_options(const struct folio_create_options *given, uint64_t size_
                                  (unsigned long long)MAX(size_bytes, options.capacity_bytes),
                                  (unsigned long long)FOLIO_OBJECT_BYTES_MAX);
         if (options.lifetime > FOLIO_UNTIL_TIME || (options.lifetime == FOLIO_UNTIL_TIME) != (options.expires_ns != 0))
-                return error_set(FOLIO_E_INVALID, "lifetime %u with expires_ns %llu", options.lifetime,
-                                 (unsigned long long)options.expires_ns);
+                return options.lifetime > FOLIO_UNTIL_TIME ?
+                       error_set(FOLIO_E_INVALID, "%u is no lifetime: there are until-deleted, with-creator, until-time",
+                                 options.lifetime) :
+                       error_set(FOLIO_E_INVALID, options.expires_ns ? "a time to expire at goes with the lifetime until-time only" :
+                                                                       "the lifetime until-time needs a time to expire at");
         if (options.metadata_bytes > FOLIO_METADATA_BYTES_MAX || (options.metadata_bytes > 0 && !options.metadata))
                 return error_set(FOLIO_E_INVALID, "%zu bytes of metadata: it takes at most %d", options.metadata_bytes,
                                  FOLIO_METADATA_BYTES_MAX);
@@ -299,67 +301,6 @@ _public_ int folio_create_async(struct folio_client *client, const char *name, u
         op_begin(&create->op, create_begin);
         loop_update(client);
         return 0;
-}
-
-/* --- in place ---------------------------------------------------------------------------------------------------------------------------- */
-
-/* With the object's lock. */
-static int map_own(Object *object)
-{
-        Mapping *mapping;
-        int fd, r;
-
-        if (atomic_load(&object->writing))
-                return 0;
-        if (object->fd < 0 || object->region_bytes == 0)
-                return object->is_mutable ? object_map(object, true, false) :
-                                            error_set(FOLIO_E_PROTOCOL, "foliod has not said how large the region is");
-        fd = fcntl(object->fd, F_DUPFD_CLOEXEC, 3);
-        if (fd < 0)
-                return error_set(error_from_errno(-errno), "no descriptor left to map the object: %s", strerror(errno));
-        r = maps_add(object->client->maps, object->region_id, fd, object->region_bytes, true, false, &mapping);
-        if (r == MAPS_E_TOO_MANY)
-                return error_set(FOLIO_E_LIMIT, "this process has nearly as many mappings as vm.max_map_count allows; "
-                                                "release some objects, or raise it");
-        if (r < 0)
-                return error_set(error_from_errno(r), "mapping %llu bytes failed: %s",
-                                 (unsigned long long)object->region_bytes, strerror(-r));
-        return object_attach(object, mapping) ? 0 : FOLIO_E_PROTOCOL;
-}
-
-_public_ int folio_object_map_write(struct folio_object *handle, void **ret)
-{
-        int r;
-        Object *object = object_find(handle, &r);
-
-        if (!object)
-                return r;
-        if (!ret)
-                return error_set(FOLIO_E_INVALID, "there is no place for the address");
-        switch ((ObjectKind)atomic_load(&object->kind)) {
-        case OBJECT_READER:
-                return error_set(FOLIO_E_STATE, "the object is for reading: it is sealed, or was not got with FOLIO_GET_WRITABLE");
-        case OBJECT_ENDED:
-                return error_set(FOLIO_E_STATE, "a seal of the object has begun: it can only be sealed again, or aborted");
-        case OBJECT_STREAM:
-                return error_set(FOLIO_E_UNSUPPORTED, "a streamed object has no memory to map: folio_object_write() it");
-        case OBJECT_STAGED:
-                *ret = object->staged ? object->staged : object_empty_address();
-                return 0;
-        case OBJECT_FILLED:
-        case OBJECT_MUTABLE:
-                break;
-        }
-        if (object->capacity_bytes == 0) {
-                *ret = object_empty_address();
-                return 0;
-        }
-        (void)pthread_mutex_lock(&object->lock);
-        r = map_own(object);
-        (void)pthread_mutex_unlock(&object->lock);
-        if (r == 0)
-                *ret = atomic_load(&object->writing)->data + object->offset_bytes;
-        return r;
 }
 
 _public_ int folio_object_abort(struct folio_object *handle)

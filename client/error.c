@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "folio/client.h"
+#include "proto/key.h"
 
 static _Thread_local char sentence_of_thread[ERROR_SENTENCE_BYTES];
 
@@ -59,6 +60,71 @@ int error_set_sentence(int error, const char *sentence)
 const char *error_get_sentence(void)
 {
         return sentence_of_thread;
+}
+
+/* Of a text that may be endless: as much as helps to know it again. */
+enum { SHOWN_BYTES_MAX = 48, COUNTED_BYTES_MAX = 1 << 20 };
+
+static const char *ellipsis(size_t n_bytes)
+{
+        return n_bytes > SHOWN_BYTES_MAX ? "..." : "";
+}
+
+static bool is_namespace_byte(char c)
+{
+        return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
+}
+
+static void explain_namespace(const char *name, size_t n_namespace, char *sentence)
+{
+        size_t at = 0;
+
+        if (n_namespace == 0) {
+                error_format(sentence, "\"%.48s%s\" has nothing before its colon, where the namespace stands", name,
+                             ellipsis(strnlen(name, COUNTED_BYTES_MAX)));
+                return;
+        }
+        while (at < n_namespace && is_namespace_byte(name[at]))
+                at++;
+        if (at < n_namespace)
+                error_format(sentence, "the namespace \"%.*s%s\" holds '%c', and may be of a-z 0-9 . _ - only (a key with a "
+                                       "colon in it is written %s:KEY)",
+                             (int)(n_namespace < SHOWN_BYTES_MAX ? n_namespace : SHOWN_BYTES_MAX), name,
+                             ellipsis(n_namespace), name[at], FOLIO_NAMESPACE_DEFAULT);
+        else
+                error_format(sentence, "the namespace \"%.48s%s\" has %zu bytes, and %d is the most", name,
+                             ellipsis(n_namespace), n_namespace, FOLIO_NAMESPACE_BYTES_MAX);
+}
+
+static void explain_name(const char *name, bool is_prefix, char *sentence)
+{
+        size_t n_bytes = name ? strnlen(name, COUNTED_BYTES_MAX) : 0, n_key;
+        const char *colon = n_bytes > 0 ? memchr(name, ':', n_bytes) : NULL;
+
+        if (n_bytes == 0 && !is_prefix) {
+                error_format(sentence, "the name is %s: it takes `key` or `namespace:key`", name ? "empty" : "NULL");
+                return;
+        }
+        if (!name) {
+                error_format(sentence, "the prefix is NULL: it takes `namespace:`, and maybe the beginning of a key");
+                return;
+        }
+        if (colon && !key_is_valid_namespace(name, (size_t)(colon - name))) {
+                explain_namespace(name, (size_t)(colon - name), sentence);
+                return;
+        }
+        n_key = colon ? n_bytes - (size_t)(colon - name) - 1 : n_bytes;
+        if (n_key == 0)
+                error_format(sentence, "\"%.*s\" is a namespace: the key behind the colon is missing", (int)n_bytes, name);
+        else
+                error_format(sentence, "the key of \"%.48s%s\" has %zu bytes%s, and %d is the most", name, ellipsis(n_bytes),
+                             n_key, n_bytes == COUNTED_BYTES_MAX ? " or more" : "", FOLIO_KEY_BYTES_MAX);
+}
+
+int error_set_name(const char *name, bool is_prefix)
+{
+        explain_name(name, is_prefix, sentence_of_thread);
+        return FOLIO_E_INVALID;
 }
 
 int error_from_errno(int negative_errno)

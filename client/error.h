@@ -8,6 +8,7 @@
 #define CLIENT_ERROR_H
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/macro.h"
@@ -23,6 +24,12 @@ void error_format_v(char *sentence, const char *format, va_list arguments) _prin
 int error_set(int error, const char *format, ...) _printf_(2, 3);
 int error_set_sentence(int error, const char *sentence);
 const char *error_get_sentence(void);
+
+/*
+ * FOLIO_E_INVALID, with a sentence of the thread's that says which rule @name breaks: key_split_name() has refused it,
+ * or it is NULL.
+ */
+int error_set_name(const char *name, bool is_prefix);
 
 /* A failed system call or allocation of this process, as a number of the public list. */
 int error_from_errno(int negative_errno);

@@ -151,8 +151,7 @@ int get_split_name(const char *name, Key *ret_namespace, Key *ret_key)
 {
         if (LIKELY(name && key_split_name(name, false, ret_namespace, ret_key)))
                 return 0;
-        return error_set(FOLIO_E_INVALID, "\"%.80s\" is not a name: it takes `namespace:key` or `key`, with a key of 1 to %d bytes",
-                         name ? name : "(null)", FOLIO_KEY_BYTES_MAX);
+        return error_set_name(name, false);
 }
 
 uint64_t get_deadline_ns(int timeout_ms)
@@ -166,11 +165,6 @@ uint64_t get_deadline_ns(int timeout_ms)
 
 static void get_step(Op *op);
 
-static void fail_as_thread(Op *op, int error)
-{
-        op_fail(op, error, "%s", error_get_sentence());
-}
-
 static void get_end(GetOp *get)
 {
         Op *op = &get->op;
@@ -181,7 +175,7 @@ static void get_end(GetOp *get)
                 if (r == 0 && !get->is_copied)
                         copy_bytes(get->buffer, object_peek(get->object) + get->offset_bytes, get->n_bytes);
                 if (r < 0)
-                        fail_as_thread(op, r);
+                        op_fail_as_thread(op, r);
         } else if (op->error == 0 && op->done) {
                 op->object = handle_new(get->object);
                 if (op->object)
@@ -209,12 +203,12 @@ static void get_region_came(Op *op)
                         r = object_read_region(get->object, &op->item, steal_fd(&op->fd), get->offset_bytes, get->buffer,
                                                get->n_bytes);
                 if (r < 0)
-                        fail_as_thread(op, r);
+                        op_fail_as_thread(op, r);
         } else if (op->error == 0) {
                 r = object_add_region(get->object, &op->item, steal_fd(&op->fd), get->flags & FOLIO_GET_WRITABLE,
                                       get->flags & FOLIO_GET_POPULATE);
                 if (r < 0)
-                        fail_as_thread(op, r);
+                        op_fail_as_thread(op, r);
         }
         get_end(get);
 }
@@ -301,7 +295,7 @@ static bool get_not_now(GetOp *get, GetOutcome outcome, const Lookup *look)
         if (has_died) {
                 op_fail(op, FOLIO_E_WRITER_DIED, "the writer of %s ended before it sealed it", op->name);
         } else if (get->deadline_ns == 0) {
-                fail_as_thread(op, outcome == GET_WRITING ? get_explain_writing(op->name) : get_explain_missing(op->name, look));
+                op_fail_as_thread(op, outcome == GET_WRITING ? get_explain_writing(op->name) : get_explain_missing(op->name, look));
         } else if (now_ns >= get->deadline_ns) {
                 op_fail(op, FOLIO_E_TIMEOUT, "%s is %s within the time given", op->name,
                         outcome == GET_WRITING ? "there, but was not sealed" : "not there, and did not come");
@@ -369,7 +363,7 @@ static void get_step(Op *op)
                         op_send_item(op, VERB_REGION, &item, get_region_came);
                         return;
                 case GET_FAILED:
-                        fail_as_thread(op, error);
+                        op_fail_as_thread(op, error);
                         get_end(get);
                         return;
                 case GET_MISSING:
@@ -496,50 +490,83 @@ _public_ int folio_get_async(struct folio_client *client, const char *name, uint
         return 0;
 }
 
-_public_ int folio_read(struct folio_client *client, const char *name, uint64_t offset_bytes, void *buffer, size_t n_bytes)
+int get_start(Client *client, const char *name, uint32_t flags, uint64_t deadline_ns, folio_done_fn done, void *userdata)
 {
-        Object object, *held = &object;
-        GetOutcome outcome;
-        Key namespace, key;
-        Space *space;
-        Lookup look;
-        int r;
+        GetOp *get = get_op_new(client, name, done, userdata);
 
-        r = client_check(client);
+        if (!get)
+                return error_set(FOLIO_E_NO_MEMORY, "this process has no memory left for the request");
+        get->flags = flags;
+        get->deadline_ns = deadline_ns;
+        get->op.is_part = true;
+        op_schedule(&get->op, get_begin);
+        return 0;
+}
+
+/* --- reading by name ---------------------------------------------------------------------------------------------------------------- */
+
+static int read_check(Client *client, const char *name, const void *buffer, size_t n_bytes)
+{
+        Key namespace, key;
+        int r = client_check(client);
+
         if (r == 0)
                 r = get_split_name(name, &namespace, &key);
         if (r == 0 && !buffer && n_bytes > 0)
                 r = error_set(FOLIO_E_INVALID, "the buffer is NULL");
-        if (r == 0)
-                r = names_open_readable(client, namespace, &space);
-        if (r < 0)
+        return r;
+}
+
+/* What the index and the mappings answer. 1: copied; 0: it takes more; an error. */
+static int read_now(Client *client, const char *name, uint64_t offset_bytes, void *buffer, size_t n_bytes)
+{
+        Key namespace, key;
+        Lookup look;
+        Object object;
+        Space *space;
+        int r = get_split_name(name, &namespace, &key);
+
+        space = r == 0 ? names_find(client, namespace) : NULL;
+        if (!space || !space->shared)
                 return r;
         object_init(&object, client, space);
-        outcome = get_try(&object, key, FOLIO_GET_UNMAPPED, &look, &r);
-        if (outcome == GET_MISSING)
-                r = get_explain_missing(name, &look);
-        else if (outcome == GET_WRITING)
-                r = get_explain_writing(name);
-        if (outcome == GET_DONE)
-                r = object_check_range(held, offset_bytes, n_bytes);
-        if (outcome == GET_DONE && r == 0)
-                r = object_read(held, offset_bytes, buffer, n_bytes);
+        if (get_try(&object, key, FOLIO_GET_UNMAPPED, &look, &r) == GET_DONE) {
+                r = object_check_range(&object, offset_bytes, n_bytes);
+                if (r == 0)
+                        r = object_read_now(&object, offset_bytes, buffer, n_bytes);
+        } else {
+                r = 0;
+        }
         object_deinit(&object);
         return r;
+}
+
+_public_ int folio_read(struct folio_client *client, const char *name, uint64_t offset_bytes, void *buffer, size_t n_bytes)
+{
+        int r = read_check(client, name, buffer, n_bytes);
+
+        if (r == 0)
+                r = read_now(client, name, offset_bytes, buffer, n_bytes);
+        if (r == 0) {
+                GetOp get = { .is_read = true, .offset_bytes = offset_bytes, .buffer = buffer, .n_bytes = n_bytes };
+
+                op_init(&get.op, client);
+                (void)op_set_name(&get.op, name);
+                r = op_run(&get.op, get_begin);
+                op_deinit(&get.op);
+        }
+        return r < 0 ? r : 0;
 }
 
 _public_ int folio_read_async(struct folio_client *client, const char *name, uint64_t offset_bytes, void *buffer,
                               size_t n_bytes, folio_done_fn done, void *userdata)
 {
-        Key namespace, key;
         GetOp *get;
         int r;
 
-        r = client_check(client);
-        if (r == 0)
-                r = get_split_name(name, &namespace, &key);
-        if (r == 0 && (!done || (!buffer && n_bytes > 0)))
-                r = error_set(FOLIO_E_INVALID, "there is no %s", done ? "buffer" : "callback");
+        r = read_check(client, name, buffer, n_bytes);
+        if (r == 0 && !done)
+                r = error_set(FOLIO_E_INVALID, "there is no callback");
         if (r < 0)
                 return r;
         get = get_op_new(client, name, done, userdata);

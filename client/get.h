@@ -32,6 +32,9 @@ int get_split_name(const char *name, Key *ret_namespace, Key *ret_key);
 /* Blocking, once @object could not be had at once: waits and asks; then it is a handle's, or the caller's. */
 int get_wait(Client *client, const char *name, uint32_t flags, uint64_t deadline_ns, Object **ret);
 
+/* The same, not blocking, as a part of another operation: @done is called as that of folio_get_async(), and never before this returns. */
+int get_start(Client *client, const char *name, uint32_t flags, uint64_t deadline_ns, folio_done_fn done, void *userdata);
+
 /* CLOCK_MONOTONIC; 0: no waiting. */
 uint64_t get_deadline_ns(int timeout_ms);
 

@@ -34,15 +34,35 @@ struct folio_list {
         char prefix_bytes[FOLIO_KEY_BYTES_MAX + 1];
 };
 
-int list_open_prefix(Client *client, const char *prefix, Space **ret_space, Key *ret_prefix)
+bool list_set_prefix(Op *op, const char *prefix)
+{
+        size_t n_bytes = prefix ? strnlen(prefix, sizeof(op->name)) : sizeof(op->name);
+        Key namespace;
+
+        if (n_bytes < sizeof(op->name)) {
+                memcpy(op->name, prefix, n_bytes + 1);
+                if (key_split_name(op->name, true, &namespace, &op->key))
+                        return true;
+        }
+        op_fail_as_thread(op, error_set_name(prefix, true));
+        return false;
+}
+
+void list_open_prefix(Op *op, OpStep step)
 {
         Key namespace;
-        int r = client_check(client);
 
-        if (r == 0 && (!prefix || !key_split_name(prefix, true, &namespace, ret_prefix)))
-                r = error_set(FOLIO_E_INVALID, "\"%.80s\" is not a prefix: it takes `namespace:` and the beginning of a key",
-                              prefix ? prefix : "(null)");
-        return r < 0 ? r : names_open_readable(client, namespace, ret_space);
+        if (op->error || !key_split_name(op->name, true, &namespace, &op->key))
+                step(op);
+        else
+                names_open(op, namespace, step);
+}
+
+bool list_check_readable(Op *op)
+{
+        if (op->error == 0 && !op->space->shared)
+                op_fail(op, FOLIO_E_ACCESS, "this user may not read in namespace %s", op->space->name);
+        return op->error == 0;
 }
 
 bool list_has_prefix(const void *key, size_t n_bytes, Key prefix)
@@ -197,27 +217,24 @@ _public_ void folio_list_close(struct folio_list *list)
         free(list);
 }
 
-_public_ int folio_list_open(struct folio_client *client, const char *prefix, struct folio_list **ret)
-{
-        struct folio_list *list;
-        Key key_prefix;
-        Space *space;
-        int r;
+typedef struct ListOp {
+        Op op;
+        struct folio_list **ret;
+} ListOp;
 
-        if (!ret)
-                return error_set(FOLIO_E_INVALID, "there is no place for the list");
-        r = list_open_prefix(client, prefix, &space, &key_prefix);
-        if (r < 0)
-                return r;
-        list = calloc(1, sizeof(*list));
+/* 0 or an error, with the sentence. */
+static int list_new(Client *client, Space *space, Key prefix, struct folio_list **ret)
+{
+        struct folio_list *list = calloc(1, sizeof(*list));
+        int r = 0;
+
         if (!list)
                 return error_set(FOLIO_E_NO_MEMORY, "this process has no memory left for a list");
         client_add_user(client);
         list->client = client;
         list->space = space;
-        memcpy(list->prefix_bytes, key_prefix.bytes, key_prefix.n_bytes);
-        list->prefix = (Key){ list->prefix_bytes, key_prefix.n_bytes };
-        r = 0;
+        memcpy(list->prefix_bytes, prefix.bytes, prefix.n_bytes);
+        list->prefix = (Key){ list->prefix_bytes, prefix.n_bytes };
         /* Each round adds to what is there: even if we are lapped every time, only what is put in the last one can be missed. */
         for (unsigned i = 0; r == 0 && i < LIST_ROUNDS_MAX; i++) {
                 uint64_t sequence = lookup_newest_event(space);
@@ -233,6 +250,49 @@ _public_ int folio_list_open(struct folio_client *client, const char *prefix, st
         }
         *ret = list;
         return 0;
+}
+
+static void list_opened(Op *op)
+{
+        if (list_check_readable(op))
+                op_fail_as_thread(op, list_new(op->client, op->space, op->key, CONTAINER_OF(op, ListOp, op)->ret));
+        op_complete(op);
+}
+
+static void list_begin(Op *op)
+{
+        list_open_prefix(op, list_opened);
+}
+
+static int list_init_op(ListOp *list, Client *client, const char *prefix, struct folio_list **ret)
+{
+        int r = client_check(client);
+
+        if (r == 0 && !ret)
+                r = error_set(FOLIO_E_INVALID, "there is no place for the list");
+        if (r < 0)
+                return r;
+        op_init(&list->op, client);
+        list->ret = ret;
+        (void)list_set_prefix(&list->op, prefix);
+        return 0;
+}
+
+_public_ int folio_list_open(struct folio_client *client, const char *prefix, struct folio_list **ret)
+{
+        ListOp list;
+        int r = list_init_op(&list, client, prefix, ret);
+
+        return r < 0 ? r : call_wait(&list.op, list_begin);
+}
+
+_public_ int folio_list_open_async(struct folio_client *client, const char *prefix, struct folio_list **ret,
+                                   folio_done_fn done, void *userdata)
+{
+        ListOp list;
+        int r = list_init_op(&list, client, prefix, ret);
+
+        return r < 0 ? r : call_async(&list.op, sizeof(list), list_begin, done, userdata);
 }
 
 _public_ int folio_list_next(struct folio_list *list, struct folio_stat *entries, size_t n_entries)

@@ -51,7 +51,7 @@ static int make(Client *client)
         if (timer_fd < 0)
                 return -errno;
         r = add(epoll_fd, timer_fd, EPOLLIN, LOOP_TIMER);
-        if (r == 0 && requests_get_error(client->requests) == 0) {
+        if (r == 0 && requests_get_error(client->requests) == 0 && requests_get_socket(client->requests) >= 0) {
                 r = add(epoll_fd, requests_get_socket(client->requests), EPOLLIN, LOOP_SOCKET);
                 client->epoll_has_socket = r == 0;
         }
@@ -119,8 +119,13 @@ static void set_socket(Client *client)
         bool has_room = requests_wants_room(client->requests);
         struct epoll_event event = { .events = EPOLLIN | (has_room ? EPOLLOUT : 0), .data.u32 = LOOP_SOCKET };
 
-        if (!client->epoll_has_socket)
-                return;
+        if (!client->epoll_has_socket) {
+                /* Not connected before; one that has failed stays out. */
+                if (socket < 0 || requests_get_error(client->requests) || add(epoll_fd, socket, event.events, LOOP_SOCKET) < 0)
+                        return;
+                client->epoll_has_socket = true;
+                client->epoll_has_room = has_room;
+        }
         if (requests_get_error(client->requests)) {
                 /* A socket that has hung up would be readable for ever. */
                 if (socket >= 0)

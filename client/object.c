@@ -219,8 +219,7 @@ int object_add_region(Object *object, const ProtoItemReply *item, int consume_fd
         return object_attach(object, mapping) ? 0 : FOLIO_E_PROTOCOL;
 }
 
-/* Blocking: asks for the region. */
-static int ask_region(Object *object, bool writable, ProtoItemReply *ret_item, int *ret_fd)
+int object_ask_region(Object *object, bool writable, ProtoItemReply *ret_item, int *ret_fd)
 {
         ProtoItem item = object_region_item(object, writable);
         Op op;
@@ -246,7 +245,7 @@ int object_map(Object *object, bool writable, bool populate)
         r = object_attach_mapped(object, writable);
         if (r != 0)
                 return r < 0 ? r : 0;
-        r = ask_region(object, writable, &item, &fd);
+        r = object_ask_region(object, writable, &item, &fd);
         return r < 0 ? r : object_add_region(object, &item, fd, writable, populate);
 }
 
@@ -285,6 +284,27 @@ int object_check_range(const Object *object, uint64_t offset_bytes, uint64_t n_b
                          (unsigned long long)n_bytes, (unsigned long long)offset_bytes, (unsigned long long)size_bytes);
 }
 
+int object_check_writable(const Object *object, ObjectKind *ret)
+{
+        *ret = (ObjectKind)atomic_load(&object->kind);
+        if (*ret == OBJECT_READER)
+                return error_set(FOLIO_E_STATE, "the object is for reading: it is sealed, or was not got with FOLIO_GET_WRITABLE");
+        if (*ret == OBJECT_ENDED)
+                return error_set(FOLIO_E_STATE, "a seal of the object has begun: it can only be sealed again, or aborted");
+        return 0;
+}
+
+int object_check_readable(const Object *object, uint64_t offset_bytes, uint64_t n_bytes)
+{
+        ObjectKind kind = (ObjectKind)atomic_load(&object->kind);
+
+        if (kind == OBJECT_STREAM)
+                return error_set(FOLIO_E_INVALID, "an object that is being streamed cannot be read before it is sealed");
+        if (kind == OBJECT_ENDED)
+                return error_set(FOLIO_E_INVALID, "the object's seal has failed: seal it again, or abort it");
+        return object_check_range(object, offset_bytes, n_bytes);
+}
+
 static int io_failed(const char *what, int r)
 {
         return error_set(error_from_errno(r), "%s the object's bytes failed: %s", what, strerror(-r));
@@ -311,22 +331,21 @@ int object_read_region(Object *object, const ProtoItemReply *item, int consume_f
         return r < 0 ? io_failed("reading", r) : 0;
 }
 
-int object_read(Object *object, uint64_t offset_bytes, void *buffer, size_t n_bytes)
+int object_read_now(Object *object, uint64_t offset_bytes, void *buffer, size_t n_bytes)
 {
         const uint8_t *data;
-        ProtoItemReply item;
-        int fd = -1, r;
+        int r;
 
         if (n_bytes == 0)
-                return 0;
+                return 1;
         if (object->staged) {
                 copy_bytes(buffer, (const uint8_t *)object->staged + offset_bytes, n_bytes);
-                return 0;
+                return 1;
         }
         data = object_peek(object);
         if (!data && object->fd >= 0) {
                 r = copy_from_fd(object->fd, object->offset_bytes + offset_bytes, buffer, n_bytes);
-                return r < 0 ? io_failed("reading", r) : 0;
+                return r < 0 ? io_failed("reading", r) : 1;
         }
         if (!data) {
                 r = object_attach_mapped(object, false);
@@ -336,37 +355,14 @@ int object_read(Object *object, uint64_t offset_bytes, void *buffer, size_t n_by
         }
         if (LIKELY(data)) {
                 copy_bytes(buffer, data + offset_bytes, n_bytes);
-                return 0;
+                return 1;
         }
         if (!object->is_pinned)
                 return error_set(FOLIO_E_ACCESS, "this user may not read in namespace %s", object->space->name);
-        r = ask_region(object, false, &item, &fd);
-        return r < 0 ? r : object_read_region(object, &item, fd, offset_bytes, buffer, n_bytes);
+        return 0;
 }
 
 /* --- public ----------------------------------------------------------------------------------------------------------------------- */
-
-_public_ const void *folio_object_data(struct folio_object *handle)
-{
-        int error;
-        Object *object = object_find(handle, &error);
-        const uint8_t *data;
-
-        if (!object)
-                return NULL;
-        if (object_is_unsealed(object)) {
-                (void)error_set(FOLIO_E_STATE, "the object is not sealed yet: folio_object_map_write() has its memory");
-                return NULL;
-        }
-        data = object_peek(object);
-        if (LIKELY(data))
-                return data;
-        if (!object->is_pinned && object->space->shared == NULL) {
-                (void)error_set(FOLIO_E_ACCESS, "this user may not read in namespace %s", object->space->name);
-                return NULL;
-        }
-        return object_map(object, false, false) == 0 ? object_peek(object) : NULL;
-}
 
 _public_ uint64_t folio_object_size(struct folio_object *handle)
 {
@@ -374,23 +370,6 @@ _public_ uint64_t folio_object_size(struct folio_object *handle)
         Object *object = object_find(handle, &error);
 
         return object ? object_size(object) : 0;
-}
-
-_public_ int folio_object_read(struct folio_object *handle, uint64_t offset_bytes, void *buffer, size_t n_bytes)
-{
-        int r;
-        Object *object = object_find(handle, &r);
-
-        if (!object)
-                return r;
-        if (!buffer && n_bytes > 0)
-                return error_set(FOLIO_E_INVALID, "the buffer is NULL");
-        if (atomic_load(&object->kind) == OBJECT_STREAM)
-                return error_set(FOLIO_E_INVALID, "an object that is being streamed cannot be read before it is sealed");
-        if (atomic_load(&object->kind) == OBJECT_ENDED)
-                return error_set(FOLIO_E_INVALID, "the object's seal has failed: seal it again, or abort it");
-        r = object_check_range(object, offset_bytes, n_bytes);
-        return r < 0 ? r : object_read(object, offset_bytes, buffer, n_bytes);
 }
 
 _public_ int folio_object_release(struct folio_object *handle)

@@ -31,6 +31,7 @@ typedef struct Object {
         bool is_mutable;
         bool was_staged;             /* ENDED: `staged` is still to be sealed from */
         bool is_broken;              /* STREAM: a write has failed */
+        bool is_streaming;           /* STREAM: an asynchronous write is under way */
         uint32_t slot;
         uint32_t placement;
         uint64_t generation;
@@ -74,6 +75,9 @@ int object_attach_mapped(Object *object, bool writable);
 /* What a REGION answer brought: maps and attaches. 0 or an error, with the thread's sentence. */
 int object_add_region(Object *object, const ProtoItemReply *item, int consume_fd, bool writable, bool populate);
 
+/* Blocking: asks for the region. 0 or an error, with the thread's sentence; the descriptor is the caller's. */
+int object_ask_region(Object *object, bool writable, ProtoItemReply *ret_item, int *ret_fd);
+
 /* The item of a REGION request. */
 ProtoItem object_region_item(const Object *object, bool writable);
 ProtoItem object_slot_item(const Object *object);
@@ -90,8 +94,14 @@ uint64_t object_size(const Object *object);
 /* 0, or FOLIO_E_RANGE with the sentence. */
 int object_check_range(const Object *object, uint64_t offset_bytes, uint64_t n_bytes);
 
-/* Copies out, whatever it takes. The range has been checked. */
-int object_read(Object *object, uint64_t offset_bytes, void *buffer, size_t n_bytes);
+/* Is it for writing, and how? 0, or FOLIO_E_STATE with the sentence. */
+int object_check_writable(const Object *object, ObjectKind *ret);
+
+/* Is it for reading now, there? 0, FOLIO_E_INVALID or FOLIO_E_RANGE with the sentence. */
+int object_check_readable(const Object *object, uint64_t offset_bytes, uint64_t n_bytes);
+
+/* Copies out. The range has been checked. 1; 0: its region must be asked for; an error with the thread's sentence. */
+int object_read_now(Object *object, uint64_t offset_bytes, void *buffer, size_t n_bytes);
 
 /* Of an object that is not mapped, through the descriptor that REGION brought, once. */
 int object_read_region(Object *object, const ProtoItemReply *item, int consume_fd, uint64_t offset_bytes, void *buffer,

@@ -53,8 +53,7 @@ bool op_set_name(Op *op, const char *name)
                 if (key_split_name(op->name, false, &namespace, &op->key))
                         return true;
         }
-        op_fail(op, FOLIO_E_INVALID, "\"%.80s\" is not a name: it takes `namespace:key` or `key`, with a key of 1 to %d bytes",
-                name ? name : "(null)", FOLIO_KEY_BYTES_MAX);
+        op_fail_as_thread(op, error_set_name(name, false));
         return false;
 }
 
@@ -83,7 +82,8 @@ void op_fail_status(Op *op, uint32_t status, Key detail)
         const char *subject = op->name[0] ? op->name : "the request";
 
         if (detail.n_bytes > 0)
-                op_fail(op, status_to_error(status), "%.*s", (int)detail.n_bytes, detail.bytes);
+                op_fail(op, status_to_error(status), "%.330s%s%.*s", op->name, op->name[0] ? ": " : "", (int)detail.n_bytes,
+                        detail.bytes);
         else
                 op_fail(op, status_to_error(status), "%.330s: %s", subject, status_to_text(status));
 }
@@ -96,7 +96,10 @@ void operation_explain(const Client *client, int error, char *sentence)
                              (unsigned long long)(client->timeout_ns / 1000000));
                 return;
         case FOLIO_E_DAEMON_GONE:
-                error_format(sentence, "the connection to foliod at %s has ended", client->address);
+                if (!client->address[0])
+                        error_format(sentence, "the client has no connection: its open has failed");
+                else
+                        error_format(sentence, "the connection to foliod at %s has ended", client->address);
                 return;
         case FOLIO_E_CANCELLED:
                 error_format(sentence, "the client was closed before the request was answered");
@@ -119,10 +122,15 @@ void op_fail_connection(Op *op, int error)
         op_fail(op, error, "%s", sentence);
 }
 
+void op_fail_as_thread(Op *op, int error)
+{
+        if (error < 0)
+                op_fail(op, error, "%s", error_get_sentence());
+}
+
 /* --- steps ---------------------------------------------------------------------------------------------------------------- */
 
-/* With the lock. */
-static void make_ready(Op *op, OpStep step)
+void op_make_ready(Op *op, OpStep step)
 {
         op->step = step;
         if (op->is_waited)
@@ -137,7 +145,7 @@ void op_schedule(Op *op, OpStep step)
         Requests *requests = op->client->requests;
 
         requests_lock(requests);
-        make_ready(op, step);
+        op_make_ready(op, step);
         requests_unlock(requests);
 }
 
@@ -207,9 +215,9 @@ void op_send_item(Op *op, ProtoVerb verb, const ProtoItem *item, OpStep step)
 
 static void finish(Op *op)
 {
-        if (op->error)
+        if (op->error || op->sentence[0])
                 (void)error_set_sentence(op->error, op->sentence);
-        op->done(op->client, op->error, op->error ? NULL : op->object, op->userdata);
+        op->done(op->client, op->error ? op->error : op->answer, op->error ? NULL : op->object, op->userdata);
         op->free(op);
 }
 
@@ -241,7 +249,7 @@ unsigned operations_run_ready(Client *client)
                 if (!link)
                         break;
                 op = LIST_ENTRY(link, Op, link);
-                if (op->step == finish)
+                if (op->step == finish && !op->is_part)
                         n_finished++;
                 op->step(op);
         }
@@ -258,7 +266,7 @@ static void retry_all(Client *client, List *waiting, int error)
 
                 if (error)
                         op_fail_connection(op, error);
-                make_ready(op, op->step);
+                op_make_ready(op, op->step);
         }
 }
 
@@ -270,6 +278,27 @@ void operations_retry_gets(Client *client, int error)
         requests_unlock(client->requests);
 }
 
+bool operations_found(Client *client, struct Found *found)
+{
+        bool is_wanted;
+
+        requests_lock(client->requests);
+        is_wanted = !list_is_empty(&client->connecting);
+        if (is_wanted)
+                client->found = found;
+        retry_all(client, &client->connecting, 0);
+        requests_unlock(client->requests);
+        return is_wanted;
+}
+
+void operations_opened(Client *client, int error)
+{
+        requests_lock(client->requests);
+        atomic_store_explicit(&client->is_opening, false, memory_order_release);
+        retry_all(client, &client->opening_waiters, error);
+        requests_unlock(client->requests);
+}
+
 void operations_cancel(Client *client)
 {
         Client *outer = running;
@@ -278,7 +307,9 @@ void operations_cancel(Client *client)
         operations_retry_gets(client, FOLIO_E_CANCELLED);
         requests_lock(client->requests);
         retry_all(client, &client->staging_waiters, FOLIO_E_CANCELLED);
+        retry_all(client, &client->connecting, FOLIO_E_CANCELLED);
         requests_unlock(client->requests);
+        operations_opened(client, FOLIO_E_CANCELLED);
         running = NULL;
         (void)operations_run_ready(client);
         running = outer;
@@ -317,9 +348,28 @@ static bool op_is_ready(void *userdata)
         return ((Op *)userdata)->is_ready;
 }
 
+/* True: it begins when the client is open. */
+static bool hold(Op *op, OpStep first)
+{
+        Client *client = op->client;
+        bool is_held;
+
+        if (LIKELY(!atomic_load_explicit(&client->is_opening, memory_order_acquire)))
+                return false;
+        requests_lock(client->requests);
+        is_held = atomic_load_explicit(&client->is_opening, memory_order_relaxed);
+        if (is_held) {
+                op->step = first;
+                list_push_back(&client->opening_waiters, &op->link);
+        }
+        requests_unlock(client->requests);
+        return is_held;
+}
+
 int op_run(Op *op, OpStep first)
 {
-        first(op);
+        if (!hold(op, first))
+                first(op);
         return op_wait(op);
 }
 
@@ -331,16 +381,17 @@ int op_wait(Op *op)
                 op->is_ready = false;
                 op->step(op);
         }
-        if (op->error)
+        if (op->error || op->sentence[0])
                 (void)error_set_sentence(op->error, op->sentence);
-        return op->error;
+        return op->error ? op->error : op->answer;
 }
 
 void op_begin(Op *op, OpStep first)
 {
         Client *client = op->client;
 
-        first(op);
+        if (!hold(op, first))
+                first(op);
         (void)operations_run_ready(client);
 }
 

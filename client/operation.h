@@ -21,7 +21,7 @@ typedef void (*OpSettle)(Op *op, int error);
 struct Op {
         Client *client;
         Request request;
-        List link;                   /* where it waits: ready, staging_waiters, gets */
+        List link;                   /* where it waits: ready, staging_waiters, gets, connecting, opening_waiters */
         OpTake take;
         OpStep step;
         OpSettle settle;             /* of the request under way: see op_send() */
@@ -31,8 +31,10 @@ struct Op {
         bool is_waited;              /* a thread waits for it: a blocking call */
         bool is_ready;               /* under the lock: that thread shall run the next step */
         bool is_complete;
+        bool is_part;                /* of another operation: the program has not called it */
         bool has_late_item;          /* for settle() with FOLIO_E_LIMIT: `item` is what came, without its descriptors */
         int error;
+        int answer;                  /* where there is no error: 0, or what the call counts */
         /* What the verbs need, most of them. */
         Space *space;
         Key key;
@@ -40,7 +42,7 @@ struct Op {
         int fd;                      /* that came with it; -1 */
         struct folio_object *object; /* the result */
         char name[FOLIO_NAME_BYTES_MAX + 1];
-        char sentence[ERROR_SENTENCE_BYTES];
+        char sentence[ERROR_SENTENCE_BYTES]; /* with an error; or, of a batch, of the last item that failed */
 };
 
 /* @op is memory of the caller, of a larger struct that begins with it perhaps; all of it set here. */
@@ -50,7 +52,10 @@ void op_deinit(Op *op);
 /* For asynchronous operations: done() is called once, and then @free. */
 void op_set_async(Op *op, folio_done_fn done, void *userdata, void (*free)(Op *op));
 
-/* A blocking call: runs the steps from @first on until one completes. Its error, with the thread's sentence set. */
+/*
+ * A blocking call: runs the steps from @first on until one completes. Its error, with the thread's sentence set, or its
+ * answer. While the client is being opened @first waits, and finds op->error set where that has failed.
+ */
 int op_run(Op *op, OpStep first);
 
 /* The same, of one whose first step has been done. */
@@ -73,11 +78,13 @@ void op_send_item(Op *op, ProtoVerb verb, const ProtoItem *item, OpStep step);
 
 /* Lets @step run, in the waiting thread or the next one that comes along. */
 void op_schedule(Op *op, OpStep step);
+void op_make_ready(Op *op, OpStep step); /* the same, with the lock */
 
 /* The error and its sentence; the first one stays. op_fail() does not complete. */
 void op_fail(Op *op, int error, const char *format, ...) _printf_(3, 4);
 void op_fail_status(Op *op, uint32_t status, Key detail);
 void op_fail_connection(Op *op, int error);
+void op_fail_as_thread(Op *op, int error); /* with the thread's sentence; 0 is no failure */
 void op_complete(Op *op);
 
 /* The sentence of a request that ended without a reply. */
@@ -88,6 +95,12 @@ unsigned operations_run_ready(Client *client);
 
 /* Looks again for all that wait for an object; with @error they end with it. */
 void operations_retry_gets(Client *client, int error);
+
+/* Hands over what the search has found. False: the client is being closed, and nobody wants it. */
+bool operations_found(Client *client, struct Found *found);
+
+/* The client is open, or with @error never will be: what has been called meanwhile begins. */
+void operations_opened(Client *client, int error);
 
 /* At the client's end: completes everything with FOLIO_E_CANCELLED before it returns, also where a callback calls it. */
 void operations_cancel(Client *client);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/call.h"
 #include "client/get.h"
 
 enum { STAT_TRIES_MAX = 1000 };
@@ -24,8 +25,11 @@ bool stat_fill(const Space *space, uint32_t slot, const LayoutSlot *copy, struct
         stat.generation = copy->generation;
         stat.size_bytes = copy->size_bytes;
         stat.capacity_bytes = copy->state == LAYOUT_SLOT_MUTABLE ? copy->capacity_bytes : copy->size_bytes;
-        stat.allocated_bytes = (uint64_t)copy->allocated_pages * PAGE_BYTES;
-        stat.huge_bytes = (uint64_t)copy->huge_folios * HUGE_BYTES;
+        /* A chunk is not made of pages; whether those it lies in are huge is a matter of its region. */
+        stat.allocated_bytes = copy->placement == FOLIO_PLACEMENT_PACKED ?
+                                       ALIGN_UP(MAX(copy->size_bytes, 1), LAYOUT_CHUNK_UNIT_BYTES) :
+                                       (uint64_t)copy->allocated_pages * PAGE_BYTES;
+        stat.huge_bytes = copy->placement == FOLIO_PLACEMENT_PACKED ? 0 : (uint64_t)copy->huge_folios * HUGE_BYTES;
         stat.created_ns = copy->created_ns;
         stat.changed_ns = copy->changed_ns;
         stat.expires_ns = copy->expires_ns;
@@ -58,39 +62,18 @@ int stat_look(Space *space, Key key, const char *name, struct folio_stat *ret, s
         return error_set(FOLIO_E_PROTOCOL, "%s changes faster than it can be read", name);
 }
 
-/* A name, looked up in a namespace that may be read. */
-static int open_for(Client *client, const char *name, Space **ret_space, Key *ret_key)
+/* --- by name ------------------------------------------------------------------------------------------------------------------------ */
+
+typedef struct StatOp {
+        Op op;
+        struct folio_stat *ret;      /* NULL: is it there? */
+} StatOp;
+
+static int exists_look(Space *space, Key key, const char *name)
 {
-        Key namespace;
-        int r = client_check(client);
-
-        if (r == 0)
-                r = get_split_name(name, &namespace, ret_key);
-        return r < 0 ? r : names_open_readable(client, namespace, ret_space);
-}
-
-_public_ int folio_stat(struct folio_client *client, const char *name, struct folio_stat *ret)
-{
-        Space *space;
-        Key key;
-        int r;
-
-        if (!ret || ret->struct_bytes == 0)
-                return error_set(FOLIO_E_INVALID, "folio_stat.struct_bytes is not set");
-        r = open_for(client, name, &space, &key);
-        return r < 0 ? r : stat_look(space, key, name, ret, ret->struct_bytes);
-}
-
-_public_ int folio_exists(struct folio_client *client, const char *name)
-{
-        Space *space;
         Lookup look;
-        Key key;
-        int r = open_for(client, name, &space, &key);
+        int r = get_look(space, key, name, &look);
 
-        if (r < 0)
-                return r;
-        r = get_look(space, key, name, &look);
         switch (r) {
         case 0:
                 return look.copy.state != LAYOUT_SLOT_WRITING;
@@ -103,6 +86,100 @@ _public_ int folio_exists(struct folio_client *client, const char *name)
         }
         return r;
 }
+
+static int look(Space *space, Key key, const char *name, struct folio_stat *ret)
+{
+        return ret ? stat_look(space, key, name, ret, ret->struct_bytes) : exists_look(space, key, name);
+}
+
+static void stat_opened(Op *op)
+{
+        if (op->error == 0 && !op->space->shared)
+                op_fail(op, FOLIO_E_ACCESS, "this user may not read in namespace %s", op->space->name);
+        if (op->error == 0) {
+                int r = look(op->space, op->key, op->name, CONTAINER_OF(op, StatOp, op)->ret);
+
+                if (r < 0)
+                        op_fail_as_thread(op, r);
+                else
+                        op->answer = r;
+        }
+        op_complete(op);
+}
+
+static void stat_begin(Op *op)
+{
+        Key namespace;
+
+        if (op->error || !key_split_name(op->name, false, &namespace, &op->key))
+                op_complete(op);
+        else
+                names_open(op, namespace, stat_opened);
+}
+
+static int stat_wait(Client *client, const char *name, struct folio_stat *ret)
+{
+        Key namespace, key;
+        Space *space;
+        StatOp stat;
+        int r = client_check(client);
+
+        if (r == 0)
+                r = get_split_name(name, &namespace, &key);
+        if (r < 0)
+                return r;
+        space = names_find(client, namespace);
+        if (LIKELY(space && space->shared))
+                return look(space, key, name, ret);
+        stat.ret = ret;
+        op_init(&stat.op, client);
+        (void)op_set_name(&stat.op, name);
+        return call_wait(&stat.op, stat_begin);
+}
+
+static int stat_async(Client *client, const char *name, struct folio_stat *ret, folio_done_fn done, void *userdata)
+{
+        StatOp stat = { .ret = ret };
+        int r = client_check(client);
+
+        if (r < 0)
+                return r;
+        op_init(&stat.op, client);
+        (void)op_set_name(&stat.op, name);
+        return call_async(&stat.op, sizeof(stat), stat_begin, done, userdata);
+}
+
+static int check_room(const struct folio_stat *ret)
+{
+        return ret && ret->struct_bytes > 0 ? 0 : error_set(FOLIO_E_INVALID, "folio_stat.struct_bytes is not set");
+}
+
+_public_ int folio_stat(struct folio_client *client, const char *name, struct folio_stat *ret)
+{
+        int r = check_room(ret);
+
+        return r < 0 ? r : stat_wait(client, name, ret);
+}
+
+_public_ int folio_stat_async(struct folio_client *client, const char *name, struct folio_stat *ret, folio_done_fn done,
+                              void *userdata)
+{
+        int r = check_room(ret);
+
+        return r < 0 ? r : stat_async(client, name, ret, done, userdata);
+}
+
+_public_ int folio_exists(struct folio_client *client, const char *name)
+{
+        return stat_wait(client, name, NULL);
+}
+
+_public_ int folio_exists_async(struct folio_client *client, const char *name, folio_done_fn done, void *userdata)
+{
+        return stat_async(client, name, NULL, done, userdata);
+}
+
+/* --- by handle ---------------------------------------------------------------------------------------------------------------------- */
 
 /* The slot of a handle, while it is that object's. */
 static int read_slot(const Object *object, LayoutSlot *ret)
@@ -171,7 +248,6 @@ typedef struct HoldersOp {
         struct folio_holder *holders;
         size_t n_max;
         size_t struct_bytes;
-        size_t n_all;
 } HoldersOp;
 
 static void take_holders(Op *op, const ProtoReply *reply, int *fds, size_t n_fds)
@@ -182,7 +258,7 @@ static void take_holders(Op *op, const ProtoReply *reply, int *fds, size_t n_fds
                 op_fail_status(op, reply->items[0].status, reply->items[0].detail);
                 return;
         }
-        ask->n_all = reply->n_holders + reply->n_more;
+        op->answer = (int)MIN(reply->n_holders + (uint64_t)reply->n_more, (uint64_t)INT32_MAX);
         for (size_t i = 0; i < reply->n_holders && i < ask->n_max; i++) {
                 const ProtoHolder *from = &reply->holders[i];
                 struct folio_holder holder = {
@@ -198,30 +274,58 @@ static void take_holders(Op *op, const ProtoReply *reply, int *fds, size_t n_fds
         }
 }
 
-_public_ int folio_holders(struct folio_client *client, const char *name, struct folio_holder *holders, size_t n_holders)
+static void holders_opened(Op *op)
 {
-        HoldersOp ask = { .holders = holders, .n_max = n_holders };
-        ProtoItem item = { 0 };
+        ProtoItem item = { .key = op->key };
         ProtoRequest message = { .verb = VERB_HOLDERS, .n_items = 1, .items = &item };
-        Key namespace;
-        Space *space;
-        int r;
 
-        if (n_holders > 0 && (!holders || holders->struct_bytes == 0))
-                return error_set(FOLIO_E_INVALID, "folio_holder.struct_bytes is not set");
-        ask.struct_bytes = n_holders > 0 ? holders->struct_bytes : sizeof(*holders);
-        r = client_check(client);
-        if (r == 0)
-                r = get_split_name(name, &namespace, &item.key);
-        if (r == 0)
-                r = names_open_wait(client, namespace, &space);
+        if (op->error) {
+                op_complete(op);
+                return;
+        }
+        message.namespace_id = op->space->id;
+        op_send(op, &message, take_holders, op_complete);
+}
+
+static void holders_begin(Op *op)
+{
+        Key namespace;
+
+        if (op->error || !key_split_name(op->name, false, &namespace, &op->key))
+                op_complete(op);
+        else
+                names_open(op, namespace, holders_opened);
+}
+
+static int holders_init(HoldersOp *ask, Client *client, const char *name, struct folio_holder *holders, size_t n_holders)
+{
+        int r = client_check(client);
+
+        *ask = (HoldersOp){ .holders = holders, .n_max = n_holders, .struct_bytes = sizeof(*holders) };
+        if (r == 0 && n_holders > 0 && (!holders || holders->struct_bytes == 0))
+                r = error_set(FOLIO_E_INVALID, "folio_holder.struct_bytes is not set");
         if (r < 0)
                 return r;
-        op_init(&ask.op, client);
-        (void)op_set_name(&ask.op, name);
-        message.namespace_id = space->id;
-        op_send(&ask.op, &message, take_holders, op_complete);
-        r = op_wait(&ask.op);
-        op_deinit(&ask.op);
-        return r < 0 ? r : (int)ask.n_all;
+        if (n_holders > 0)
+                ask->struct_bytes = holders->struct_bytes;
+        op_init(&ask->op, client);
+        (void)op_set_name(&ask->op, name);
+        return 0;
+}
+
+_public_ int folio_holders(struct folio_client *client, const char *name, struct folio_holder *holders, size_t n_holders)
+{
+        HoldersOp ask;
+        int r = holders_init(&ask, client, name, holders, n_holders);
+
+        return r < 0 ? r : call_wait(&ask.op, holders_begin);
+}
+
+_public_ int folio_holders_async(struct folio_client *client, const char *name, struct folio_holder *holders,
+                                 size_t n_holders, folio_done_fn done, void *userdata)
+{
+        HoldersOp ask;
+        int r = holders_init(&ask, client, name, holders, n_holders);
+
+        return r < 0 ? r : call_async(&ask.op, sizeof(ask), holders_begin, done, userdata);
 }

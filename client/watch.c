@@ -28,35 +28,104 @@ struct folio_watch {
         char prefix[FOLIO_KEY_BYTES_MAX + 1];
 };
 
+static void take_eventfd(Op *op, const ProtoReply *reply, int *fds, size_t n_fds)
+{
+        if (n_fds != 1)
+                op_fail_connection(op, FOLIO_E_PROTOCOL);
+        else
+                op->fd = steal_fd(&fds[0]);
+}
+
+typedef struct WatchOp {
+        Op op;
+        uint64_t after_sequence;
+        uint64_t newest;
+        struct folio_watch **ret;
+} WatchOp;
+
+static void watch_make(Op *op)
+{
+        WatchOp *open = CONTAINER_OF(op, WatchOp, op);
+        struct folio_watch *watch = NULL;
+
+        /* A watch has a reference, and there is none to be had any more. */
+        if (op->error == 0 && client_is_closing(op->client))
+                op_fail_connection(op, FOLIO_E_CANCELLED);
+        if (op->error == 0) {
+                watch = calloc(1, sizeof(*watch));
+                if (!watch)
+                        op_fail_connection(op, FOLIO_E_NO_MEMORY);
+        }
+        if (watch) {
+                watch->client = folio_client_ref(op->client);
+                watch->space = op->space;
+                watch->sequence = open->after_sequence ? open->after_sequence : open->newest;
+                watch->event_fd = steal_fd(&op->fd);
+                watch->epoll_fd = -1;
+                watch->n_prefix = op->key.n_bytes;
+                memcpy(watch->prefix, op->key.bytes, op->key.n_bytes);
+                *open->ret = watch;
+        }
+        op_complete(op);
+}
+
+static void watch_opened(Op *op)
+{
+        WatchOp *open = CONTAINER_OF(op, WatchOp, op);
+        ProtoRequest message = { .verb = VERB_WATCH };
+
+        if (!list_check_readable(op)) {
+                op_complete(op);
+                return;
+        }
+        open->newest = lookup_newest_event(op->space);
+        if (open->after_sequence > open->newest)
+                op_fail(op, FOLIO_E_INVALID, "event %llu has not happened yet: the newest of namespace %s is %llu",
+                        (unsigned long long)open->after_sequence, op->space->name, (unsigned long long)open->newest);
+        /* Who does not block now shall not block in folio_watch_get_fd() either. */
+        if (op->error || op->is_waited) {
+                watch_make(op);
+                return;
+        }
+        message.namespace_id = op->space->id;
+        op_send(op, &message, take_eventfd, watch_make);
+}
+
+static void watch_begin(Op *op)
+{
+        list_open_prefix(op, watch_opened);
+}
+
+static int watch_init(WatchOp *open, Client *client, const char *prefix, uint64_t after_sequence, struct folio_watch **ret)
+{
+        int r = client_check(client);
+
+        if (r == 0 && !ret)
+                r = error_set(FOLIO_E_INVALID, "there is no place for the watch");
+        if (r < 0)
+                return r;
+        *open = (WatchOp){ .after_sequence = after_sequence, .ret = ret };
+        op_init(&open->op, client);
+        (void)list_set_prefix(&open->op, prefix);
+        return 0;
+}
+
 _public_ int folio_watch_open(struct folio_client *client, const char *prefix, uint64_t after_sequence,
                               struct folio_watch **ret)
 {
-        struct folio_watch *watch;
-        uint64_t newest;
-        Space *space;
-        Key key;
-        int r;
+        WatchOp open;
+        int r = watch_init(&open, client, prefix, after_sequence, ret);
 
-        if (!ret)
-                return error_set(FOLIO_E_INVALID, "there is no place for the watch");
-        r = list_open_prefix(client, prefix, &space, &key);
-        if (r < 0)
-                return r;
-        newest = lookup_newest_event(space);
-        if (after_sequence > newest)
-                return error_set(FOLIO_E_INVALID, "event %llu has not happened yet: the newest of namespace %s is %llu",
-                                 (unsigned long long)after_sequence, space->name, (unsigned long long)newest);
-        watch = calloc(1, sizeof(*watch));
-        if (!watch)
-                return error_set(FOLIO_E_NO_MEMORY, "this process has no memory left for a watch");
-        watch->client = folio_client_ref(client);
-        watch->space = space;
-        watch->sequence = after_sequence ? after_sequence : newest;
-        watch->event_fd = watch->epoll_fd = -1;
-        watch->n_prefix = key.n_bytes;
-        memcpy(watch->prefix, key.bytes, key.n_bytes);
-        *ret = watch;
-        return 0;
+        return r < 0 ? r : call_wait(&open.op, watch_begin);
+}
+
+_public_ int folio_watch_open_async(struct folio_client *client, const char *prefix, uint64_t after_sequence,
+                                    struct folio_watch **ret, folio_done_fn done, void *userdata)
+{
+        WatchOp open;
+        int r = watch_init(&open, client, prefix, after_sequence, ret);
+
+        return r < 0 ? r : call_async(&open.op, sizeof(open), watch_begin, done, userdata);
 }
 
 _public_ void folio_watch_close(struct folio_watch *watch)
@@ -180,14 +249,6 @@ _public_ int folio_watch_next(struct folio_watch *watch, int timeout_ms, struct 
                         return 0;
                 (void)lookup_wait_event(watch->space, watch->sequence, MIN(deadline_ns - now_ns, WATCH_SLICE_NS));
         }
-}
-
-static void take_eventfd(Op *op, const ProtoReply *reply, int *fds, size_t n_fds)
-{
-        if (n_fds != 1)
-                op_fail_connection(op, FOLIO_E_PROTOCOL);
-        else
-                op->fd = steal_fd(&fds[0]);
 }
 
 static int ask_eventfd(struct folio_watch *watch)

@@ -6,140 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
 #include "base/cleanup.h"
 #include "client/create.h"
 #include "client/lib/copy.h"
 #include "client/loop.h"
-
-enum { WRITE_BLOCKS_MAX = 4 };       /* of a stream, under way at once */
-#define WRITE_BLOCK_BYTES_MAX MIB
-#define WRITE_BLOCK_BYTES_MIN (4 * KIB)
-
-/* --- streams ------------------------------------------------------------------------------------------------------------------------ */
-
-typedef struct BlockOp {
-        Op op;
-        void *staged;
-        bool is_under_way;
-} BlockOp;
-
-static void block_settle(Op *op, int error)
-{
-        BlockOp *block = CONTAINER_OF(op, BlockOp, op);
-
-        if (error == FOLIO_E_TIMEOUT)
-                operations_staged_orphan(op->client, &block->staged, 1, op->request.id);
-        else
-                operations_staged_end(op->client, block->staged);
-}
-
-static int block_wait(BlockOp *block)
-{
-        int r;
-
-        if (!block->is_under_way)
-                return 0;
-        block->is_under_way = false;
-        r = op_wait(&block->op);
-        op_deinit(&block->op);
-        return r;
-}
-
-/* As much room as there is, up to @n_bytes; waits where others will give some back. NULL: it is all held for long. */
-static void *block_take(Client *client, size_t *n_bytes)
-{
-        for (;;) {
-                size_t n = *n_bytes;
-                Op op;
-
-                for (;;) {
-                        void *staged = staging_take(client->staging, n);
-
-                        if (staged) {
-                                *n_bytes = n;
-                                return staged;
-                        }
-                        if (n <= WRITE_BLOCK_BYTES_MIN)
-                                break;
-                        n = MAX(n / 2, (size_t)WRITE_BLOCK_BYTES_MIN);
-                }
-                op_init(&op, client);
-                if (!op_wait_staging(&op, op_complete))
-                        return NULL;
-                if (op_wait(&op) < 0)
-                        return NULL;
-        }
-}
-
-static int stream_block(Object *object, BlockOp *block, const uint8_t *data, size_t *n_bytes)
-{
-        Client *client = object->client;
-        ProtoItem item = object_slot_item(object);
-        int r = block_wait(block);
-
-        if (r < 0)
-                return r;
-        *n_bytes = MIN(*n_bytes, (size_t)MIN(WRITE_BLOCK_BYTES_MAX, MAX(client->staging_bytes / 8, (uint64_t)64)));
-        block->staged = block_take(client, n_bytes);
-        if (!block->staged)
-                return error_set(FOLIO_E_LIMIT, "all %llu bytes of this client's staging memory are held by unsealed objects",
-                                 (unsigned long long)client->staging_bytes);
-        copy_bytes(block->staged, data, *n_bytes);
-        item.offset_bytes = object->size_bytes;
-        item.size_bytes = *n_bytes;
-        item.staging_offset = staging_offset(client->staging, block->staged);
-        op_init(&block->op, client);
-        block->op.space = object->space;
-        block->op.settle = block_settle;
-        block->is_under_way = true;
-        operations_staged_begin(client);
-        op_send_item(&block->op, VERB_WRITE, &item, op_complete);
-        return 0;
-}
-
-/* With the object's lock. */
-static int stream(Object *object, uint64_t offset_bytes, const uint8_t *data, size_t n_bytes)
-{
-        BlockOp blocks[WRITE_BLOCKS_MAX];
-        uint64_t end;
-        int error = 0;
-
-        if (object->is_broken)
-                return error_set(FOLIO_E_STATE, "an earlier write of the stream has failed: abort it");
-        if (offset_bytes != object->size_bytes)
-                return error_set(FOLIO_E_RANGE, "a stream continues at its end, %llu, not at %llu",
-                                 (unsigned long long)object->size_bytes, (unsigned long long)offset_bytes);
-        if (!checked_add(offset_bytes, n_bytes, &end) || end > FOLIO_OBJECT_BYTES_MAX)
-                return error_set(FOLIO_E_TOO_LARGE, "no object is larger than %llu bytes",
-                                 (unsigned long long)FOLIO_OBJECT_BYTES_MAX);
-        for (size_t i = 0; i < WRITE_BLOCKS_MAX; i++)
-                blocks[i].is_under_way = false;
-        for (unsigned i = 0; n_bytes > 0 && error == 0; i++) {
-                size_t n = n_bytes;
-
-                error = stream_block(object, &blocks[i % WRITE_BLOCKS_MAX], data, &n);
-                if (error)
-                        break;
-                data += n;
-                n_bytes -= n;
-                object->size_bytes += n;
-        }
-        for (size_t i = 0; i < WRITE_BLOCKS_MAX; i++) {
-                char sentence[ERROR_SENTENCE_BYTES];
-                int r;
-
-                /* The first failure is the one to tell. */
-                error_format(sentence, "%s", error_get_sentence());
-                r = block_wait(&blocks[i]);
-                if (r < 0 && error)
-                        (void)error_set_sentence(error, sentence);
-                else if (r < 0)
-                        error = r;
-        }
-        object->is_broken = error != 0;
-        return error;
-}
+#include "client/stream.h"
 
 /* --- writing ------------------------------------------------------------------------------------------------------------------------ */
 
@@ -174,16 +45,11 @@ _public_ int folio_object_write(struct folio_object *handle, uint64_t offset_byt
                 return r;
         if (!data && n_bytes > 0)
                 return error_set(FOLIO_E_INVALID, "the data are NULL");
-        kind = (ObjectKind)atomic_load(&object->kind);
-        if (kind == OBJECT_READER)
-                return error_set(FOLIO_E_STATE, "the object is for reading: it is sealed, or was not got with FOLIO_GET_WRITABLE");
-        if (kind == OBJECT_ENDED)
-                return error_set(FOLIO_E_STATE, "a seal of the object has begun: it can only be sealed again, or aborted");
-        if (kind == OBJECT_STREAM) {
-                (void)pthread_mutex_lock(&object->lock);
-                r = stream(object, offset_bytes, data, n_bytes);
-                (void)pthread_mutex_unlock(&object->lock);
+        r = object_check_writable(object, &kind);
+        if (r < 0)
                 return r;
+        if (kind == OBJECT_STREAM) {
+                return stream_write(object, offset_bytes, data, n_bytes);
         }
         r = object_check_range(object, offset_bytes, n_bytes);
         if (r < 0 || n_bytes == 0)
@@ -242,7 +108,9 @@ static bool seal_prepare(Op *op, Object *object)
 
         (void)pthread_mutex_lock(&object->lock);
         kind = (ObjectKind)atomic_load(&object->kind);
-        if (object_is_unsealed(object)) {
+        if (object->is_streaming) {
+                op_fail(op, FOLIO_E_STATE, "a write of the stream is under way");
+        } else if (object_is_unsealed(object)) {
                 object->was_staged = object->was_staged || kind == OBJECT_STAGED;
                 atomic_store_explicit(&object->kind, OBJECT_ENDED, memory_order_release);
                 object->fd = close_fd(object->fd);

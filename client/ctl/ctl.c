@@ -7,37 +7,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "client/ctl/hint.h"
 #include "client/ctl/text.h"
-
-/* What the user of this tool, rather than of the library, can do about it. */
-static const struct {
-        int error;
-        const char *advice;
-} advices[] = {
-        { FOLIO_E_NOT_FOUND, "`folioctl ls` and `folioctl ns ls` show what there is; `folioctl wait` waits for it" },
-        { FOLIO_E_DELETED, "put it again, or `folioctl wait` for somebody else to" },
-        { FOLIO_E_EVICTED, "put it again" },
-        { FOLIO_E_EXPIRED, "put it again, with a longer --expires-in" },
-        { FOLIO_E_WRITING, "wait until it is sealed: `folioctl wait`" },
-        { FOLIO_E_WRITER_DIED, "put it again" },
-        { FOLIO_E_EXISTS, "use --replace to put something else under that name, or remove it first: `folioctl rm`" },
-        { FOLIO_E_ACCESS, "`folioctl ns ls` shows who may do what" },
-        { FOLIO_E_FULL, "`folioctl ns ls` shows who uses the memory, `folioctl ls -l --sort size` what is large, "
-                        "`folioctl ls --holders` who holds it" },
-        { FOLIO_E_TOO_LARGE, "`folioctl status memory` shows how large the store is" },
-        { FOLIO_E_LIMIT, "`folioctl ns ls` and `folioctl status` show the limits" },
-        { FOLIO_E_TIMEOUT, "--timeout gives it longer" },
-        { FOLIO_E_STATE, "`folioctl stat` shows what state it is in" },
-        { FOLIO_E_UNSUPPORTED, "`folioctl check` shows what this daemon can do" },
-};
-
-static const char *advice_for(int error)
-{
-        for (size_t i = 0; i < sizeof(advices) / sizeof(advices[0]); i++)
-                if (advices[i].error == error)
-                        return advices[i].advice;
-        return NULL;
-}
 
 static int status_of(int error)
 {
@@ -53,19 +24,31 @@ static int length_without_stop(const char *sentence)
         return (int)n;
 }
 
+/* The library begins with the name, where it knows it; here it stands before that already. */
+static const char *skip_name(const char *sentence, const char *name)
+{
+        size_t n = name ? strlen(name) : 0;
+
+        return n > 0 && strncmp(sentence, name, n) == 0 && strncmp(sentence + n, ": ", 2) == 0 ? sentence + n + 2 :
+                                                                                                sentence;
+}
+
 int ctl_fail(Ctl *ctl, int error, const char *what, const char *name)
 {
-        const char *why = folio_strerror_full(), *advice = advice_for(error);
-        _ctl_cleanup_(ctl_cleanup_free) char *shown_why = text_escape(*why ? why : folio_strerror(error));
-        _ctl_cleanup_(ctl_cleanup_free) char *shown_name = name ? text_escape(name) : NULL;
+        const char *why = folio_strerror_full(), *advice = hint_find(error, what, why);
+        _ctl_cleanup_(ctl_cleanup_free) char *shown_why =
+                text_escape(*why ? skip_name(why, name) : folio_strerror(error));
+        _ctl_cleanup_(ctl_cleanup_free) char *shown_name = name ? text_escape(*name ? name : "''") : NULL;
+        size_t n_name = shown_name ? strlen(shown_name) : 0;
 
         if (!shown_why || (name && !shown_name))
                 return ctl_out_of_memory(ctl);
-        if (error == FOLIO_E_DAEMON_GONE)
-                advice = ctl->no_spawn ? "start foliod, or leave --no-spawn out"
-                                       : "start foliod, or see whether FOLIO_SOCKET "
-                                         "and --socket name the right place";
-        fprintf(stderr, "folioctl: cannot %s%s%s: %.*s", what, name ? " " : "", name ? shown_name : "",
+        if (error == FOLIO_E_DAEMON_GONE && ctl->no_spawn)
+                advice = "folioctl starts one itself where --no-spawn and --socket are left out";
+        /* A whole namespace is called `model:`; before another colon that looks wrong. */
+        if (n_name > 1 && shown_name[n_name - 1] == ':')
+                n_name--;
+        fprintf(stderr, "folioctl: cannot %s%s%.*s: %.*s", what, name ? " " : "", (int)n_name, name ? shown_name : "",
                 length_without_stop(shown_why), shown_why);
         fprintf(stderr, advice ? "; %s\n" : "\n", advice);
         return status_of(error);

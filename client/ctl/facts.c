@@ -75,7 +75,8 @@ bool facts_parse_lifetime(const char *word, uint32_t *ret)
 
 bool facts_parse_backing(const char *word, uint32_t *ret)
 {
-        return number_of(backing_words, N_WORDS(backing_words), word, ret);
+        /* There is a number for hugetlb, and no foliod that takes it. */
+        return number_of(backing_words, FOLIO_BACKING_HUGETLB, word, ret);
 }
 
 bool facts_parse_huge(const char *word, uint32_t *ret)
@@ -87,9 +88,7 @@ static const char mode_letters[] = "rwa";
 
 char *facts_format_mode(uint32_t mode, char buffer[FACTS_MODE_BYTES])
 {
-        for (unsigned i = 0; i < 9; i++)
-                buffer[i] = mode & (0400u >> i) ? mode_letters[i % 3] : '-';
-        buffer[9] = '\0';
+        snprintf(buffer, FACTS_MODE_BYTES, "%04o", mode & 07777u);
         return buffer;
 }
 

@@ -20,13 +20,13 @@
 #define LENGTH_ALL UINT64_MAX
 
 enum {
-        GET_TIMEOUT = 1,
+        GET_WAIT = 1,
         GET_OFFSET,
         GET_LENGTH,
 };
 
 static const CtlOption options[] = {
-        { GET_TIMEOUT, 0, "timeout", "TIME", "wait so long for it to be there and sealed; `forever`" },
+        { GET_WAIT, 'w', "wait", "TIME", "wait so long for it to be there and sealed (`10s`, `forever`) [not at all]" },
         { GET_OFFSET, 0, "offset", "SIZE", "begin there" },
         { GET_LENGTH, 0, "length", "SIZE", "so many bytes" },
         { 0 },
@@ -155,7 +155,7 @@ static int get_parse(Ctl *ctl, Get *get)
         int id;
 
         while ((id = ctl_next_option(ctl, &argument)) > 0) {
-                bool is_good = id == GET_TIMEOUT  ? ctl_take_timeout(ctl, "--timeout", argument, &get->timeout_ms)
+                bool is_good = id == GET_WAIT     ? ctl_take_timeout(ctl, "--wait", argument, &get->timeout_ms)
                                : id == GET_OFFSET ? ctl_take_size(ctl, "--offset", argument, &get->offset_bytes)
                                                   : ctl_take_size(ctl, "--length", argument, &get->n_bytes);
 

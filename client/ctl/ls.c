@@ -24,7 +24,7 @@ enum {
 };
 
 static const CtlOption options[] = {
-        { LS_LONG, 'l', "long", NULL, "size, memory, state and age too" },
+        { LS_LONG, 'l', "long", NULL, "size, memory, state, protection, owner and time of change too" },
         { LS_ALL, 'a', "all", NULL, "in every namespace that may be read" },
         { LS_SORT, 0, "sort", "WORD", "name (the default), size or time: largest or newest first" },
         { LS_HOLDERS, 0, "holders", NULL, "only what somebody holds, and who" },
@@ -81,7 +81,8 @@ static int add_long(Ctl *ctl, Ls *ls, const struct folio_stat *stat, const char 
 
         text_format_size(stat->size_bytes, size);
         text_format_size(stat->allocated_bytes, allocated);
-        if (stat->allocated_bytes && stat->huge_bytes <= stat->allocated_bytes)
+        /* The pages of a small object are its region's. */
+        if (stat->placement == FOLIO_PLACEMENT_OWN && stat->allocated_bytes && stat->huge_bytes <= stat->allocated_bytes)
                 snprintf(huge, sizeof(huge), "%u%%",
                          (unsigned)((unsigned __int128)stat->huge_bytes * 100 / stat->allocated_bytes));
         snprintf(owner, sizeof(owner), "%u", stat->owner_uid);

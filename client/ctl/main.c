@@ -41,7 +41,7 @@ static void print_verbs(void)
         for (size_t i = 0; i < N_VERBS; i++) {
                 char left[64];
 
-                snprintf(left, sizeof(left), "%s %s", verbs[i]->name, verbs[i]->usage);
+                snprintf(left, sizeof(left), "%s%s%s", verbs[i]->name, *verbs[i]->usage ? " " : "", verbs[i]->usage);
                 printf("  %-32s %s\n", left, verbs[i]->summary);
         }
         puts("\nNames are `namespace:key`, or a key of the namespace `default`. Sizes are like 4096, 64M or 1.5G.\n"
@@ -82,6 +82,16 @@ static bool wants_color(void)
         return isatty(STDOUT_FILENO) && !(no && *no) && terminal && *terminal && strcmp(terminal, "dumb") != 0;
 }
 
+/* What fits on a screen, for who has forgotten. */
+static int complain_of_no_verb(void)
+{
+        fputs("usage: folioctl [OPTION...] VERB [ARGUMENT...]\nverbs:", stderr);
+        for (size_t i = 0; i < N_VERBS; i++)
+                fprintf(stderr, " %s", verbs[i]->name);
+        fputs("\n`folioctl help` says what they do, `folioctl help VERB` how one is used.\n", stderr);
+        return CTL_USAGE;
+}
+
 /* The verb and what is behind it become ctl->argv. CTL_OK, or the status to end with. */
 static int parse_before_verb(Ctl *ctl, int *ret_is_over)
 {
@@ -95,7 +105,7 @@ static int parse_before_verb(Ctl *ctl, int *ret_is_over)
                 return ctl->status;
         }
         if (ctl->n_arguments == 0)
-                return ctl_usage_error(ctl, "what is to be done?");
+                return complain_of_no_verb();
         ctl->argc = ctl->n_arguments;
         ctl->argv = ctl->arguments;
         ctl->arguments = NULL;

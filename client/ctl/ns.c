@@ -28,12 +28,12 @@ enum {
 static const CtlOption options[] = {
         { NS_OWNER, 0, "owner", "USER", "by name or number" },
         { NS_GROUP, 0, "group", "GROUP", "by name or number" },
-        { NS_MODE, 0, "mode", "MODE", "rights of owner, group and others: 0760, or rwarw----" },
-        { NS_QUOTA, 0, "quota", "SIZE", "bytes it may take; 0: as many as the store has" },
-        { NS_QUOTA_OBJECTS, 0, "quota-objects", "N", "objects it may have; 0: as many as its index has room for" },
+        { NS_MODE, 0, "mode", "MODE", "4 read, 2 write, 1 administer, for owner, group and others, as 0760 [0700]" },
+        { NS_QUOTA, 0, "quota", "SIZE", "bytes it may take; 0: as many as the store has [0]" },
+        { NS_QUOTA_OBJECTS, 0, "quota-objects", "N", "objects it may have; 0: as many as its index has room for [0]" },
         { NS_OBJECTS_MAX, 0, "objects-max", "N", "room in its index; with add only" },
-        { NS_BACKING, 0, "backing", "WORD", "memfd, tmpfs or hugetlb, for large objects; with add only" },
-        { NS_HUGE, 0, "huge", "WORD", "huge pages: auto, always or never" },
+        { NS_BACKING, 0, "backing", "WORD", "memfd or tmpfs, for large objects; with add only [memfd]" },
+        { NS_HUGE, 0, "huge", "WORD", "huge pages: auto, always or never [auto]" },
         { 0 },
 };
 
@@ -94,7 +94,7 @@ static int take_option(Ctl *ctl, struct folio_namespace *ns, int id, const char 
                 ns->fields |= FOLIO_NAMESPACE_FIELD_BACKING;
                 return facts_parse_backing(argument, &ns->backing)
                                ? CTL_OK
-                               : ctl_usage_error(ctl, "--backing: '%s' is none of memfd, tmpfs, hugetlb", argument);
+                               : ctl_usage_error(ctl, "--backing: '%s' is neither memfd nor tmpfs", argument);
         default:
                 ns->fields |= FOLIO_NAMESPACE_FIELD_HUGE;
                 return facts_parse_huge(argument, &ns->huge)
@@ -209,7 +209,8 @@ static int ns_run(Ctl *ctl)
         if (!ns.fields && strcmp(noun, "set") == 0)
                 return ctl_usage_error(ctl, "set needs a setting");
         if (name && strlen(name) > FOLIO_NAMESPACE_BYTES_MAX)
-                return ctl_usage_error(ctl, "a namespace has a name of at most %d bytes", FOLIO_NAMESPACE_BYTES_MAX);
+                return ctl_usage_error(ctl, "the name of a namespace has at most %d bytes, and '%.48s...' has %zu",
+                                       FOLIO_NAMESPACE_BYTES_MAX, name, strlen(name));
         r = ctl_open(ctl);
         if (r != CTL_OK)
                 return r;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Options: a verb's table and the options of every verb, read by getopt_long() in the order they come. Where a verb
- * has an option of the same name as a global one (`get --timeout`), behind the verb its own is meant.
+ * Options: a verb's table and the options of every verb, read by getopt_long() in the order they come.
  */
 #include "client/ctl/ctl.h"
 
@@ -30,7 +29,7 @@ const CtlOption ctl_global_options[] = {
         { GLOBAL_NO_SPAWN, 0, "no-spawn", NULL, "where no foliod answers, start none" },
         { GLOBAL_JSON, 0, "json", NULL, "facts as JSON, with exact numbers" },
         { GLOBAL_TIMEOUT, 0, "timeout", "TIME",
-          "bound on every wait for foliod (`500ms`, `10s`, `2m`); before the verb" },
+          "bound on every wait for foliod to answer (`500ms`, `10s`, `2m`) [30s]" },
         { GLOBAL_HELP, 'h', "help", NULL, "say how it is used, and end" },
         { GLOBAL_VERSION, 0, "version", NULL, "say which version this is, and end" },
         { 0 },
@@ -159,7 +158,7 @@ bool ctl_check_arguments(Ctl *ctl, int n_min, int n_max)
         if (ctl->n_arguments >= n_min && ctl->n_arguments <= n_max)
                 return true;
         if (ctl->n_arguments < n_min)
-                ctl_usage_error(ctl, "it takes more arguments: %s", ctl->verb->usage);
+                ctl_usage_error(ctl, "an argument is missing: %s", ctl->verb->usage);
         else
                 ctl_usage_error(ctl, "there is no use for the argument '%s'", ctl->arguments[n_max]);
         return false;
@@ -181,7 +180,11 @@ int ctl_usage_error(Ctl *ctl, const char *format, ...)
         va_start(arguments, format);
         vfprintf(stderr, format, arguments);
         va_end(arguments);
-        fprintf(stderr, "; `folioctl help%s%s` says how it is used\n", *verb ? " " : "", verb);
+        /* Of `help` itself there is little to say, and much of the others. */
+        if (!*verb || strcmp(verb, "help") == 0)
+                fputs("; `folioctl help` lists the verbs\n", stderr);
+        else
+                fprintf(stderr, "; `folioctl help %s` says how it is used\n", verb);
         ctl->status = CTL_USAGE;
         return CTL_USAGE;
 }
@@ -233,8 +236,8 @@ static void print_options(const CtlOption *options)
 
 void ctl_print_usage(const CtlVerb *verb)
 {
-        printf("usage: folioctl %s%s%s%s%s\n%s\n", *verb->name ? "" : "[OPTION...] ", verb->name,
-               *verb->name ? " " : "", verb->options ? "[OPTION...] " : "", verb->usage, verb->summary);
+        printf("usage: folioctl%s%s%s%s%s\n%s\n", *verb->name ? " " : "", verb->name,
+               verb->options || !*verb->name ? " [OPTION...]" : "", *verb->usage ? " " : "", verb->usage, verb->summary);
         if (verb->options) {
                 puts("");
                 print_options(verb->options);

@@ -18,6 +18,7 @@
 
 #define READY_FD 3
 #define START_MS_MAX 30000
+#define DAEMON_STATUS_SETTINGS 2 /* with which foliod says that it was asked wrongly */
 /* A daemon that gives much memory back may take a while; one that takes longer is stuck. */
 #define END_MS_MAX 20000
 
@@ -139,6 +140,25 @@ static void become_daemon(const char *program, const Private *private, uint64_t 
         _exit(CTL_NO_DAEMON);
 }
 
+/* It has hung up before it was ready. Wrong settings can only be ours: what was asked for. */
+static int take_failure(Ctl *ctl, Private *private, const char *program)
+{
+        int status = 0;
+        pid_t pid = waitpid(private->pid, &status, WNOHANG);
+
+        /* Its end of the pipe closes on its way out: a moment before it can be waited for. */
+        for (unsigned i = 0; pid == 0 && i < 200; i++) {
+                (void)nanosleep(&(struct timespec){ .tv_nsec = 5000000 }, NULL);
+                pid = waitpid(private->pid, &status, WNOHANG);
+        }
+        if (pid != 0)
+                private->pid = 0;
+        if (pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == DAEMON_STATUS_SETTINGS)
+                return CTL_USAGE;
+        (void)ctl_complain(ctl, "cannot start foliod: %s did not come up; what it says above is the reason", program);
+        return CTL_NO_DAEMON;
+}
+
 /* True when the daemon says that clients can connect; false when it ended before that, or takes too long. */
 static bool await_ready(int ready_fd)
 {
@@ -174,12 +194,7 @@ int private_start(Ctl *ctl, Private *private, uint64_t budget_bytes)
         if (pid < 0)
                 return ctl_complain(ctl, "cannot start another process: %s", strerror(errno));
         private->pid = pid;
-        if (!await_ready(read_fd)) {
-                (void)ctl_complain(ctl, "cannot start foliod: %s did not come up; what it says above is the reason",
-                                   program);
-                return CTL_NO_DAEMON;
-        }
-        return CTL_OK;
+        return await_ready(read_fd) ? CTL_OK : take_failure(ctl, private, program);
 }
 
 /* Has it ended by then? SIGCHLD is not ours to wait for here: others may have taken it. */

@@ -116,6 +116,8 @@ static int take_expires_in(Ctl *ctl, Put *put, const char *text)
 
         if (!ctl_take_duration(ctl, "--expires-in", text, &in_ns))
                 return ctl->status;
+        if (in_ns == 0)
+                return ctl_usage_error(ctl, "--expires-in: %s is no time from now", text);
         if (__builtin_add_overflow(ctl_now_ns(), in_ns, &put->options.expires_ns))
                 return ctl_usage_error(ctl, "--expires-in: %s from now lies beyond the calendar", text);
         return CTL_OK;

@@ -3,7 +3,8 @@
  * run: a command with a store of its own, which is there when the command begins and gone when it has ended. Its status
  * is the command's: 128 and the number where a signal ended it, 127 where there is no such command.
  *
- * Signals are waited for, not handled. What came from a terminal has reached the command already, being of the same
+ * Signals are waited for, not handled: blocked from before the store starts, so that none is lost between the fork and
+ * the wait, and given back to the command as they were. What came from a terminal has reached the command already, being of the same
  * process group; what a process sent to us alone is passed on.
  */
 #include "client/ctl/ctl.h"

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 
 #define PIPE_BYTES (1 << 20)
@@ -72,24 +71,9 @@ int source_read(Source *source, void *buffer, size_t n_bytes, size_t *ret_n_byte
         return 0;
 }
 
-int source_read_at(Source *source, uint64_t offset_bytes, void *buffer, size_t n_bytes, size_t *ret_n_bytes)
+int source_seek(Source *source, uint64_t offset_bytes)
 {
-        size_t n_done = 0;
-
-        while (n_done < n_bytes) {
-                ssize_t n = pread(source->fd, (char *)buffer + n_done, n_bytes - n_done,
-                                  (off_t)(source->begin_bytes + offset_bytes + n_done));
-
-                if (n < 0 && errno == EINTR)
-                        continue;
-                if (n < 0)
-                        return -errno;
-                if (n == 0)
-                        break;
-                n_done += (size_t)n;
-        }
-        *ret_n_bytes = n_done;
-        return 0;
+        return lseek(source->fd, (off_t)(source->begin_bytes + offset_bytes), SEEK_SET) < 0 ? -errno : 0;
 }
 
 int source_get_size(Source *source, uint64_t *ret_bytes)
@@ -117,29 +101,4 @@ void source_find_data(Source *source, uint64_t offset_bytes, uint64_t *ret_begin
                 data = end;
         *ret_begin_bytes = (uint64_t)data - source->begin_bytes;
         *ret_end_bytes = (uint64_t)hole - source->begin_bytes;
-}
-
-int source_map(Source *source, uint64_t offset_bytes, size_t n_bytes, SourceWindow *ret)
-{
-        uint64_t begin = source->begin_bytes + offset_bytes, page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
-        size_t n_before = (size_t)(begin % page_bytes);
-        void *address = mmap(NULL, n_before + n_bytes, PROT_READ, MAP_SHARED | MAP_POPULATE, source->fd,
-                             (off_t)(begin - n_before));
-
-        if (address == MAP_FAILED)
-                return -errno;
-        *ret = (SourceWindow){
-                .data = (const char *)address + n_before,
-                .n_bytes = n_bytes,
-                .address = address,
-                .mapped_bytes = n_before + n_bytes,
-        };
-        return 0;
-}
-
-void source_unmap(SourceWindow *window)
-{
-        /* Cannot fail for what mmap() returned. */
-        (void)munmap(window->address, window->mapped_bytes);
-        *window = (SourceWindow){ 0 };
 }

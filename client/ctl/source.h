@@ -24,26 +24,13 @@ void source_close(Source *source);
 int source_read(Source *source, void *buffer, size_t n_bytes, size_t *ret_n_bytes);
 
 /* The rest is for sources whose size is known. */
-int source_read_at(Source *source, uint64_t offset_bytes, void *buffer, size_t n_bytes, size_t *ret_n_bytes);
+/* The next byte to be read is that at @offset_bytes. */
+int source_seek(Source *source, uint64_t offset_bytes);
 
 /* The size it has now. */
 int source_get_size(Source *source, uint64_t *ret_bytes);
 
-/* The first data at or behind @offset_bytes, up to the next hole. Behind all data both are size_bytes. */
+/* The first data at or behind @offset_bytes, up to the next hole. Behind all data both are size_bytes. Where fd stands then is not said. */
 void source_find_data(Source *source, uint64_t offset_bytes, uint64_t *ret_begin_bytes, uint64_t *ret_end_bytes);
-
-/*
- * The file's own pages, to be handed to a system call. The processor must not touch them: the file may lose them at any
- * time, which is a signal for it and an error for the kernel.
- */
-typedef struct SourceWindow {
-        const void *data;
-        size_t n_bytes;
-        void *address;
-        size_t mapped_bytes;
-} SourceWindow;
-
-int source_map(Source *source, uint64_t offset_bytes, size_t n_bytes, SourceWindow *ret);
-void source_unmap(SourceWindow *window);
 
 #endif

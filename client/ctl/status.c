@@ -61,14 +61,12 @@ static bool counts_bytes(const char *name)
 
 static void format_fact(const struct folio_status *fact, char *buffer, size_t buffer_bytes)
 {
-        char text[TEXT_DURATION_BYTES];
+        char text[TEXT_SIZE_BYTES];
 
         if (*fact->text)
                 snprintf(buffer, buffer_bytes, "%s", fact->text);
         else if (counts_bytes(fact->name))
                 snprintf(buffer, buffer_bytes, "%s", text_format_size(fact->value, text));
-        else if (ends_with(fact->name, "_s") && fact->value <= UINT64_MAX / UINT64_C(1000000000))
-                snprintf(buffer, buffer_bytes, "%s", text_format_duration(fact->value * UINT64_C(1000000000), text));
         else
                 snprintf(buffer, buffer_bytes, "%llu", (unsigned long long)fact->value);
 }
@@ -111,13 +109,15 @@ static int status_run(Ctl *ctl)
         n = facts_take(ctl->client, &facts);
         if (n < 0)
                 return ctl_fail(ctl, n, "ask foliod for its status", NULL);
-        if (!ctl->is_json)
-                return print_facts(ctl, facts, n, prefix);
         /* Those asked for move to the front. */
         r = 0;
         for (int i = 0; i < n; i++)
                 if (strncmp(facts[i].name, prefix, strlen(prefix)) == 0)
                         facts[r++] = facts[i];
+        if (r == 0)
+                return ctl_complain(ctl, "no fact begins with '%s'; `folioctl status` shows them all", prefix);
+        if (!ctl->is_json)
+                return print_facts(ctl, facts, r, "");
         return output_json(ctl, facts_status_json(facts, (size_t)r));
 }
 

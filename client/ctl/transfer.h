@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Bytes between a descriptor and an object, in blocks, with a progress line. A source that turns out longer or shorter
+ * Bytes between a descriptor and an object, in slices, with a progress line. A source that turns out longer or shorter
  * than it said is an error and told; a reader that went away (EPIPE) is one, and not told.
  */
 #ifndef CTL_TRANSFER_H

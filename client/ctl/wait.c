@@ -12,11 +12,11 @@
 #include "client/ctl/verbs.h"
 
 enum {
-        WAIT_TIMEOUT = 1,
+        WAIT_WAIT = 1,
 };
 
 static const CtlOption wait_options[] = {
-        { WAIT_TIMEOUT, 0, "timeout", "TIME", "how long for all of them together; otherwise as long as it takes" },
+        { WAIT_WAIT, 'w', "wait", "TIME", "so long for all of them together (`10s`, `2m`) [forever]" },
         { 0 },
 };
 
@@ -51,7 +51,7 @@ static int wait_run(Ctl *ctl)
         int id, r;
 
         while ((id = ctl_next_option(ctl, &argument)) > 0)
-                if (!ctl_take_timeout(ctl, "--timeout", argument, &deadline.timeout_ms))
+                if (!ctl_take_timeout(ctl, "--wait", argument, &deadline.timeout_ms))
                         return ctl->status;
         if (id < 0 || !ctl_check_arguments(ctl, 1, 1 << 20))
                 return ctl->status;
@@ -69,13 +69,14 @@ static int wait_run(Ctl *ctl)
 enum {
         WATCH_SINCE = 1,
         WATCH_COUNT,
-        WATCH_TIMEOUT,
+        WATCH_WAIT,
 };
 
 static const CtlOption watch_options[] = {
-        { WATCH_SINCE, 0, "since", "N", "what came behind the event of this number; otherwise from now on" },
-        { WATCH_COUNT, 'n', "count", "N", "end after so many events" },
-        { WATCH_TIMEOUT, 0, "timeout", "TIME", "end after so long: with --count and too few events, with status 1" },
+        { WATCH_SINCE, 0, "since", "N", "what came behind the event of this number [from now on]" },
+        { WATCH_COUNT, 'n', "count", "N", "end after so many events [never]" },
+        { WATCH_WAIT, 'w', "wait", "TIME",
+          "end after so long: with --count and too few events, with status 1 [forever]" },
         { 0 },
 };
 
@@ -141,7 +142,7 @@ static int watch_run(Ctl *ctl)
                 bool is_good = id == WATCH_SINCE ? ctl_take_number(ctl, "--since", argument, &watch.since)
                                : id == WATCH_COUNT
                                        ? ctl_take_number(ctl, "--count", argument, &watch.n_events_max)
-                                       : ctl_take_timeout(ctl, "--timeout", argument, &watch.deadline.timeout_ms);
+                                       : ctl_take_timeout(ctl, "--wait", argument, &watch.deadline.timeout_ms);
 
                 if (!is_good)
                         return ctl->status;

@@ -32,15 +32,16 @@ uint64_t connection_now_ns(void)
         return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
 }
 
-int connection_open(const char *path, uint64_t deadline_ns, int *ret_socket)
+/* Everything but the connection. 0 or a negative errno. */
+static int prepare(const char *path, struct sockaddr_un *ret_address, int *ret_socket)
 {
-        struct sockaddr_un address = { .sun_family = AF_UNIX };
         size_t n_bytes = strlen(path);
         _cleanup_(cleanup_fd) int fd = -1;
 
-        if (n_bytes == 0 || n_bytes >= sizeof(address.sun_path))
+        *ret_address = (struct sockaddr_un){ .sun_family = AF_UNIX };
+        if (n_bytes == 0 || n_bytes >= sizeof(ret_address->sun_path))
                 return -ENAMETOOLONG;
-        memcpy(address.sun_path, path, n_bytes);
+        memcpy(ret_address->sun_path, path, n_bytes);
         fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
         if (fd < 0)
                 return -errno;
@@ -53,6 +54,39 @@ int connection_open(const char *path, uint64_t deadline_ns, int *ret_socket)
                 (void)close_fd(fd);
                 fd = higher;
         }
+        *ret_socket = steal_fd(&fd);
+        return 0;
+}
+
+int connection_try(const char *path, int *ret_socket)
+{
+        struct sockaddr_un address;
+        _cleanup_(cleanup_fd) int fd = -1;
+        int flags, r;
+
+        r = prepare(path, &address, &fd);
+        if (r < 0)
+                return r;
+        flags = fcntl(fd, F_GETFL);
+        if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0)
+                return -errno;
+        if (connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0)
+                return -errno;
+        if (fcntl(fd, F_SETFL, flags) < 0)
+                return -errno;
+        *ret_socket = steal_fd(&fd);
+        return 0;
+}
+
+int connection_open(const char *path, uint64_t deadline_ns, int *ret_socket)
+{
+        struct sockaddr_un address;
+        _cleanup_(cleanup_fd) int fd = -1;
+        int r;
+
+        r = prepare(path, &address, &fd);
+        if (r < 0)
+                return r;
         for (;;) {
                 uint64_t now_ns = connection_now_ns(), left_us;
                 struct timeval left;

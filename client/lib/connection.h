@@ -6,6 +6,7 @@
 #ifndef CLIENT_LIB_CONNECTION_H
 #define CLIENT_LIB_CONNECTION_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -19,7 +20,7 @@ enum {
 };
 
 typedef struct Connection {
-        int socket;
+        _Atomic int socket;          /* -1: not connected, yet or any more. Read without the lock by who receives */
         List queue;
         size_t n_queued;
 } Connection;
@@ -29,6 +30,9 @@ uint64_t connection_now_ns(void);
 
 /* Connects to the socket at @path. 0, or a negative errno: -ETIMEDOUT: the listener's backlog stayed full until @deadline_ns. */
 int connection_open(const char *path, uint64_t deadline_ns, int *ret_socket);
+
+/* The same without waiting: -EAGAIN: the backlog is full. */
+int connection_try(const char *path, int *ret_socket);
 
 void connection_init(Connection *connection, int consume_socket);
 void connection_deinit(Connection *connection);

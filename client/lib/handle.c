@@ -96,6 +96,7 @@ static HandlePlace *handle_pop(uint32_t *ret_index)
                 if (!(uint32_t)head)
                         return NULL;
                 place = handle_place((uint32_t)head - 1);
+                assert(place);
                 /* May be somebody else's by now: then the counter has moved on, and so the swap fails. */
                 next = ((head >> 32) + 1) << 32 | atomic_load_explicit(&place->next, memory_order_relaxed);
         } while (!atomic_compare_exchange_weak_explicit(&handle_free, &head, next, memory_order_acq_rel,

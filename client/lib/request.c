@@ -83,6 +83,19 @@ int requests_new(int consume_socket, uint64_t timeout_ns, Requests **ret)
         return 0;
 }
 
+void requests_connect(Requests *requests, int consume_socket)
+{
+        requests_lock(requests);
+        assert(requests->connection.socket < 0);
+        if (requests->error)
+                (void)close_fd(consume_socket);
+        else
+                requests->connection.socket = consume_socket;
+        /* Who reads is asleep without it. */
+        requests_wake(requests);
+        requests_unlock(requests);
+}
+
 void requests_free(Requests *requests)
 {
         if (!requests)
@@ -210,6 +223,11 @@ static void end_overdue(Requests *requests)
         requests_unlock(requests);
 }
 
+void requests_fail(Requests *requests, int error)
+{
+        end_all(requests, error, NULL);
+}
+
 void requests_close(Requests *requests, int error)
 {
         end_all(requests, error, NULL);
@@ -325,7 +343,7 @@ static bool receive_one(Requests *requests)
         ProtoReply reply;
         int r;
 
-        if (requests->error)
+        if (requests->error || requests->connection.socket < 0)
                 return false;
         r = channel_receive(requests->connection.socket, requests->packet, sizeof(requests->packet), &n_bytes,
                             requests->fds, PROTO_FDS_MAX, &n_fds, &n_uninvited);

@@ -35,8 +35,12 @@ struct Request {
         RequestDoneFn done;
 };
 
-/* @timeout_ns: of each request; UINT64_MAX: none. The socket is taken over whatever happens. 0 or a negative errno. */
+/*
+ * @timeout_ns: of each request; UINT64_MAX: none. The socket is taken over whatever happens; -1: requests_connect() brings
+ * it, and nothing is sent before. 0 or a negative errno.
+ */
 int requests_new(int consume_socket, uint64_t timeout_ns, Requests **ret);
+void requests_connect(Requests *requests, int consume_socket);
 void requests_free(Requests *requests); /* closed before */
 
 /* The client's lock. Never held while a callback runs, and never over a system call that can block. */
@@ -66,6 +70,9 @@ void requests_set_timeout(Requests *requests, uint64_t timeout_ns);
 
 /* Hangs up: ends all requests with @error, later ones with FOLIO_E_DAEMON_GONE. Nobody reads or waits any more. */
 void requests_close(Requests *requests, int error);
+
+/* The connection is of no use: ends all requests, and later ones, with @error. */
+void requests_fail(Requests *requests, int error);
 
 /* 0, or why the connection is of no use any more. */
 int requests_get_error(Requests *requests);

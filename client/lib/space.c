@@ -86,7 +86,7 @@ static int space_read_header(int fd, void *header, size_t n_bytes, uint64_t *ret
 static int space_map_index(Space *space, const ProtoNamespace *ns, int fd)
 {
         LayoutIndexHeader header;
-        uint64_t file_bytes;
+        uint64_t file_bytes = 0;
         uint8_t *base;
         void *data;
         int r;
@@ -117,7 +117,7 @@ static int space_map_index(Space *space, const ProtoNamespace *ns, int fd)
 static int space_map_pins(Space *space, int fd)
 {
         LayoutPinsHeader header;
-        uint64_t file_bytes;
+        uint64_t file_bytes = 0;
         void *data;
         int r;
 

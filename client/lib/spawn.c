@@ -135,6 +135,48 @@ bool spawn_find_user_address(SpawnAddress *ret)
         return true;
 }
 
+void spawn_describe_directory(char *text, size_t n_text)
+{
+        const char *runtime = spawn_getenv("XDG_RUNTIME_DIR");
+        SpawnAddress directory, address;
+        struct stat st;
+
+        text[0] = '\0';
+        if (!spawn_name_user_address(&directory, &address))
+                (void)snprintf(text, n_text, "the path in XDG_RUNTIME_DIR is too long for a socket: %.120s", runtime);
+        else if (runtime && *runtime == '/' && stat(runtime, &st) < 0)
+                (void)snprintf(text, n_text, "XDG_RUNTIME_DIR names %s: %s", runtime, strerror(errno));
+        else if (lstat(directory.path, &st) < 0) {
+                if (errno != ENOENT)
+                        (void)snprintf(text, n_text, "%s: %s", directory.path, strerror(errno));
+        } else if (!S_ISDIR(st.st_mode))
+                (void)snprintf(text, n_text, "%s is no directory", directory.path);
+        else if (st.st_uid != geteuid())
+                (void)snprintf(text, n_text, "%s belongs to uid %u instead of %u", directory.path, (unsigned)st.st_uid,
+                               (unsigned)geteuid());
+        else if (st.st_mode & 077)
+                (void)snprintf(text, n_text, "%s has mode %04o, which lets others in, instead of 0700", directory.path,
+                               (unsigned)st.st_mode & 07777);
+}
+
+void spawn_describe_addresses(const char *address, char *text, size_t n_text)
+{
+        const char *given = address ? address : spawn_getenv("FOLIO_SOCKET");
+        SpawnAddress directory, own;
+        char wrong[256];
+
+        if (given) {
+                (void)snprintf(text, n_text, "%s%s", given, address ? "" : " (FOLIO_SOCKET)");
+                return;
+        }
+        spawn_describe_directory(wrong, sizeof(wrong));
+        if (!spawn_name_user_address(&directory, &own))
+                (void)snprintf(text, n_text, "/run/folio/folio.sock (%s)", wrong);
+        else
+                (void)snprintf(text, n_text, "%s%s%s%s or /run/folio/folio.sock", own.path, *wrong ? " (" : "", wrong,
+                               *wrong ? ")" : "");
+}
+
 /* -- finding foliod ----------------------------------------------------------------------------------------------- */
 
 static bool spawn_is_program(const char *path)
@@ -185,6 +227,16 @@ static bool spawn_find_program(char ret[PATH_MAX])
                 return n > 0 && n < PATH_MAX && spawn_is_program(ret);
         }
         return spawn_find_beside(ret) || spawn_find_in_path(ret);
+}
+
+void spawn_describe_program(char *text, size_t n_text)
+{
+        const char *given = spawn_getenv("FOLIO_DAEMON");
+
+        if (given)
+                (void)snprintf(text, n_text, "FOLIO_DAEMON names %.120s, which is no program", given);
+        else
+                (void)snprintf(text, n_text, "there is no foliod to start at %s, beside this program or in PATH", FOLIOD_PATH);
 }
 
 /* What a service manager said to the caller's program, and not to foliod. */

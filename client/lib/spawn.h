@@ -34,6 +34,13 @@ enum {
  */
 size_t spawn_candidate_addresses(const char *address, SpawnAddress ret[SPAWN_ADDRESSES_MAX]);
 
+/* The same for people: "A or B", with why one was passed over in brackets. Cut where it does not fit. */
+void spawn_describe_addresses(const char *address, char *text, size_t n_text);
+
+/* What is wrong with the user's directory for a socket, "" for nothing; and with the program that would be started. */
+void spawn_describe_directory(char *text, size_t n_text);
+void spawn_describe_program(char *text, size_t n_text);
+
 /* Where the foliod that spawn_daemon() starts listens. False: there is no safe place. */
 bool spawn_find_user_address(SpawnAddress *ret);
 

@@ -63,6 +63,11 @@ struct folio_namespace {
 int folio_namespace_add(struct folio_client *client, const struct folio_namespace *settings);
 int folio_namespace_set(struct folio_client *client, const struct folio_namespace *settings);
 int folio_namespace_remove(struct folio_client *client, const char *name);
+int folio_namespace_add_async(struct folio_client *client, const struct folio_namespace *settings, folio_done_fn done,
+                              void *userdata);
+int folio_namespace_set_async(struct folio_client *client, const struct folio_namespace *settings, folio_done_fn done,
+                              void *userdata);
+int folio_namespace_remove_async(struct folio_client *client, const char *name, folio_done_fn done, void *userdata);
 
 /**
  * folio_namespace_list() - namespaces, sorted by name
@@ -79,6 +84,8 @@ int folio_namespace_remove(struct folio_client *client, const char *name);
  * Since:     0.1
  */
 int folio_namespace_list(struct folio_client *client, const char *after, struct folio_namespace *entries, size_t n_entries);
+int folio_namespace_list_async(struct folio_client *client, const char *after, struct folio_namespace *entries,
+                               size_t n_entries, folio_done_fn done, void *userdata);
 
 /* One fact of the daemon: `memory.budget_bytes`, 1073741824. */
 struct folio_status {
@@ -102,6 +109,8 @@ struct folio_status {
  * Since:     0.1
  */
 int folio_status_get(struct folio_client *client, struct folio_status *entries, size_t n_entries);
+int folio_status_get_async(struct folio_client *client, struct folio_status *entries, size_t n_entries,
+                           folio_done_fn done, void *userdata);
 
 #ifdef __cplusplus
 }

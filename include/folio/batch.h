@@ -58,6 +58,10 @@ struct folio_delete_item {
  * @items:   @n_items of them; each error is written
  * @n_items: any number
  *
+ * The asynchronous forms borrow @items, and all that they point to, until they complete. Where the client is closed
+ * before, they complete with FOLIO_E_CANCELLED, and so do the items that were not done. An object of another client is
+ * FOLIO_E_INVALID in folio_read_many_async() where it is not mapped.
+ *
  * Lifetime:  as the single calls.
  * Blocking:  one round trip for every few hundred items that need the daemon, all under way at once.
  * Threads:   any.
@@ -71,6 +75,16 @@ int folio_get_many(struct folio_client *client, struct folio_get_item *items, si
 int folio_stat_many(struct folio_client *client, struct folio_stat_item *items, size_t n_items);
 int folio_read_many(struct folio_client *client, struct folio_read_item *items, size_t n_items);
 int folio_delete_many(struct folio_client *client, struct folio_delete_item *items, size_t n_items);
+int folio_put_many_async(struct folio_client *client, struct folio_put_item *items, size_t n_items, folio_done_fn done,
+                         void *userdata);
+int folio_get_many_async(struct folio_client *client, struct folio_get_item *items, size_t n_items, uint32_t flags,
+                         int timeout_ms, folio_done_fn done, void *userdata);
+int folio_stat_many_async(struct folio_client *client, struct folio_stat_item *items, size_t n_items,
+                          folio_done_fn done, void *userdata);
+int folio_read_many_async(struct folio_client *client, struct folio_read_item *items, size_t n_items,
+                          folio_done_fn done, void *userdata);
+int folio_delete_many_async(struct folio_client *client, struct folio_delete_item *items, size_t n_items,
+                            folio_done_fn done, void *userdata);
 
 #ifdef __cplusplus
 }

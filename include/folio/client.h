@@ -7,6 +7,15 @@
  *
  * Event loops: watch folio_client_get_fd() for folio_client_get_events() and call folio_client_process() when it is
  * ready. Programs that only make blocking calls need none of the three.
+ *
+ * Every call that can wait for foliod has a form with `_async`, which takes the same arguments and a completion. It
+ * returns 0 where the completion will come, or FOLIO_E_INVALID, FOLIO_E_FORKED, FOLIO_E_NO_MEMORY, or another error
+ * that needs no asking: then nothing has begun, and none comes. What is borrowed by the blocking form for the call, but
+ * for names, options and settings, which are copied, is lent to the asynchronous one until it completes: the bytes that
+ * are put, the buffer that is read into, the struct, array or pointer that receives the result, the items of a batch and
+ * what they point to. An answer that counts (folio_exists(), folio_holders(), the batches, the lists of namespaces and
+ * facts) comes as a positive `error`. Copies, and the reading of an index for a list, are made by the thread that
+ * calls the completion. The calls that move bytes from and to descriptors have no such form: they wait for those.
  */
 #ifndef FOLIO_CLIENT_H
 #define FOLIO_CLIENT_H
@@ -33,7 +42,8 @@ struct folio_open_options {
 };
 
 /*
- * A completion: @error is 0 or a negative error; @object is a new handle that the callee now owns, where the call
+ * A completion: @error is what the blocking form would have returned: 0, a negative error, or, where that counts, a
+ * positive answer; @object is a new handle that the callee now owns, where the call
  * makes one, else NULL. Called once, from folio_client_process() or from a blocking call on the same client in any
  * thread, or before the *_async function returns; never after folio_client_unref() of the last reference has
  * returned. No lock is held: it may call anything of libfolio that does not block.
@@ -45,8 +55,9 @@ typedef void (*folio_done_fn)(struct folio_client *client, int error, struct fol
  * @options:  NULL for defaults; borrowed for the call
  * @ret:      new client, one reference; written only on success
  *
- * The address is @options->address, else $FOLIO_SOCKET, else $XDG_RUNTIME_DIR/folio/folio.sock, else
- * /run/folio/folio.sock: the first two are the only one tried where given; of the others the first that answers.
+ * The address is @options->address, else $FOLIO_SOCKET: where one is given it is the only one tried. Else it is the
+ * first that answers of $XDG_RUNTIME_DIR/folio/folio.sock (/tmp/folio-UID/folio.sock where that variable is not set) and
+ * /run/folio/folio.sock. The user's own is passed over where its directory is not the user's, or lets others in.
  * With FOLIO_OPEN_SPAWN a foliod for this user is started where none answers; of many that try at once one
  * starts it and all are connected to it. It ends by itself when it has been empty and unused for a while.
  *
@@ -58,6 +69,30 @@ typedef void (*folio_done_fn)(struct folio_client *client, int error, struct fol
  * Since:     0.1
  */
 int folio_client_open(const struct folio_open_options *options, struct folio_client **ret);
+
+/**
+ * folio_client_open_async() - connect to foliod without waiting for it
+ * @options:  as for folio_client_open()
+ * @ret:      new client, one reference; written before this returns 0, and before @done is called
+ * @done:     called when foliod has said welcome, or when it is known that it will not
+ * @userdata: for @done
+ *
+ * The client can be used at once: get its descriptor, begin calls. They wait until it is open, in the order they were
+ * made, behind @done; a blocking call waits as long. Where the opening fails @done has the error that
+ * folio_client_open() would have returned, those calls and all later ones end with FOLIO_E_DAEMON_GONE, and the client is
+ * of no use but to be given up. What cannot be done without waiting (the start of a daemon, a listener whose backlog is full)
+ * is done by a thread of the library, which goes on to its end, at most @options->timeout_ms, also where the client is
+ * given up meanwhile.
+ *
+ * Lifetime:  until folio_client_unref(), also where the opening fails.
+ * Blocking:  never.
+ * Threads:   any.
+ * Return:    0; FOLIO_E_INVALID; FOLIO_E_LIMIT no descriptor left; FOLIO_E_NO_MEMORY; FOLIO_E_IO. @done gets the others of
+ *            folio_client_open(), and FOLIO_E_CANCELLED.
+ * Since:     0.1
+ */
+int folio_client_open_async(const struct folio_open_options *options, struct folio_client **ret, folio_done_fn done,
+                            void *userdata);
 
 /**
  * folio_client_ref() - take another reference

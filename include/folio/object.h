@@ -33,8 +33,8 @@ struct folio_stat {
         uint64_t generation;         /* a number no other object of this store has or will have */
         uint64_t size_bytes;
         uint64_t capacity_bytes;     /* mutable objects; else size_bytes */
-        uint64_t allocated_bytes;    /* memory behind it */
-        uint64_t huge_bytes;         /* of these, in folios of 2 MiB: as found, not as asked for */
+        uint64_t allocated_bytes;    /* memory behind it; of a packed object its size rounded up to 64 bytes, at least 64 */
+        uint64_t huge_bytes;         /* of these, in folios of 2 MiB: as found, not as asked for; 0 for a packed object */
         uint64_t created_ns;         /* CLOCK_REALTIME */
         uint64_t changed_ns;         /* sealed at; of a mutable object: last truncated at */
         uint64_t expires_ns;         /* 0: never */
@@ -111,10 +111,11 @@ int folio_create_async(struct folio_client *client, const char *name, uint64_t s
  * folio_object_write() - store bytes in an unsealed or mutable object
  * @object:       handle from folio_create(), or from folio_get() with FOLIO_GET_WRITABLE
  * @offset_bytes: where; with FOLIO_STREAM: the end of what is there
- * @data:         @n_bytes bytes; borrowed for the call
+ * @data:         @n_bytes bytes; borrowed for the call (of the async form: until it completes)
  * @n_bytes:      any
  *
- * The fast way to fill a large object: no page is faulted in and none is zeroed first.
+ * The fast way to fill a large object: no page is faulted in and none is zeroed first. In a stream one asynchronous
+ * write at a time is under way: until it has completed another write, or the seal, is FOLIO_E_STATE.
  *
  * Lifetime:  -
  * Blocking:  the copy; with FOLIO_STREAM also a round trip for every MiB or so.
@@ -124,6 +125,34 @@ int folio_create_async(struct folio_client *client, const char *name, uint64_t s
  * Since:     0.1
  */
 int folio_object_write(struct folio_object *object, uint64_t offset_bytes, const void *data, size_t n_bytes);
+int folio_object_write_async(struct folio_object *object, uint64_t offset_bytes, const void *data, size_t n_bytes,
+                             folio_done_fn done, void *userdata);
+
+/**
+ * folio_object_write_file() - store bytes that a descriptor has
+ * @object:       handle from folio_create(), or from folio_get() with FOLIO_GET_WRITABLE
+ * @offset_bytes: where; with FOLIO_STREAM: the end of what is there
+ * @fd:           read from its position on, which moves: a file, a pipe, a socket, a device; borrowed
+ * @n_bytes:      how many at most, all inside the object; with FOLIO_STREAM any, UINT64_MAX for all there are
+ * @ret_n_bytes:  how many were stored: fewer than @n_bytes where @fd came to its end; written only on success
+ *
+ * The fastest way to make an object of a file: the kernel copies from the file's pages, or the pipe's, into the
+ * object's memory, once. Bytes of a file that changes meanwhile are as they are found, and one that is cut down is a
+ * source that ends. After a failure some may have been stored; the position of a file tells how many (with
+ * FOLIO_STREAM folio_object_size() does, and the stream goes on from there, unless it was the store that failed).
+ *
+ * Lifetime:  -
+ * Blocking:  the copy, and for @fd, also where that is O_NONBLOCK; an object got for writing and not mapped: one round
+ *            trip; with FOLIO_STREAM one for every MiB or so.
+ * Threads:   any; two that write the same bytes leave a mixture. Not while another thread seals @object.
+ * Return:    0; FOLIO_E_RANGE; FOLIO_E_STATE it is sealed, or not got for writing; FOLIO_E_IO reading @fd failed, or
+ *            storing; FOLIO_E_INVALID also: @fd is not open for reading; FOLIO_E_FULL, FOLIO_E_LIMIT,
+ *            FOLIO_E_TOO_LARGE with FOLIO_STREAM; FOLIO_E_ACCESS; FOLIO_E_DAEMON_GONE; FOLIO_E_TIMEOUT;
+ *            FOLIO_E_PROTOCOL; FOLIO_E_FORKED; FOLIO_E_NO_MEMORY.
+ * Since:     0.1
+ */
+int folio_object_write_file(struct folio_object *object, uint64_t offset_bytes, int fd, uint64_t n_bytes,
+                            uint64_t *ret_n_bytes);
 
 /**
  * folio_object_map_write() - the object's memory, to be written in place
@@ -140,6 +169,24 @@ int folio_object_write(struct folio_object *object, uint64_t offset_bytes, const
  * Since:     0.1
  */
 int folio_object_map_write(struct folio_object *object, void **ret);
+
+/**
+ * folio_object_map_async() - map an object, so that its address can be had without waiting
+ * @object:   any handle but one being written with FOLIO_STREAM
+ * @flags:    FOLIO_GET_WRITABLE for folio_object_map_write(), without it for folio_object_data(); FOLIO_GET_POPULATE
+ * @done:     called when that function needs no round trip and no mmap() any more
+ * @userdata: for @done
+ *
+ * This is the asynchronous form of those two.
+ *
+ * Lifetime:  of the mapping, as with those.
+ * Blocking:  never.
+ * Threads:   any.
+ * Return:    0; FOLIO_E_INVALID; FOLIO_E_FORKED; FOLIO_E_NO_MEMORY. @done gets the errors of folio_object_map_write(), and
+ *            FOLIO_E_ACCESS.
+ * Since:     0.1
+ */
+int folio_object_map_async(struct folio_object *object, uint32_t flags, folio_done_fn done, void *userdata);
 
 /**
  * folio_object_seal() - make the object immutable and let everybody have it
@@ -238,6 +285,32 @@ uint64_t folio_object_size(struct folio_object *object);
  * Since:     0.1
  */
 int folio_object_read(struct folio_object *object, uint64_t offset_bytes, void *buffer, size_t n_bytes);
+int folio_object_read_async(struct folio_object *object, uint64_t offset_bytes, void *buffer, size_t n_bytes,
+                            folio_done_fn done, void *userdata);
+
+/**
+ * folio_object_read_file() - write bytes out to a descriptor
+ * @object:       any handle but one being written with FOLIO_STREAM
+ * @offset_bytes: where to begin
+ * @fd:           written to at its position, as write() does: a file, a pipe, a socket, a device; borrowed
+ * @n_bytes:      how many; all of them must lie inside the object
+ *
+ * What is mapped is written from there; a large object that is not is copied by the kernel and stays unmapped. A pipe
+ * may be given the pages of a sealed object instead of a copy: they stay as they are until they are read.
+ *
+ * A pipe or socket whose other end is gone is FOLIO_E_IO. Of a socket there is no signal; of a pipe POSIX has
+ * SIGPIPE sent to the calling thread, as by write(), and the library does not keep it back: who wants to see the
+ * error ignores the signal.
+ *
+ * Lifetime:  -
+ * Blocking:  the copy, and for @fd, also where that is O_NONBLOCK; an object that is not mapped: one round trip.
+ * Threads:   any. Of a mutable object the bytes are as they are found, each for itself.
+ * Return:    0; FOLIO_E_RANGE (nothing is written); FOLIO_E_IO writing @fd failed, and it has taken some of the bytes,
+ *            how many the sentence says; FOLIO_E_INVALID also: @fd is not open for writing; FOLIO_E_ACCESS;
+ *            FOLIO_E_DAEMON_GONE; FOLIO_E_TIMEOUT; FOLIO_E_LIMIT; FOLIO_E_PROTOCOL; FOLIO_E_FORKED; FOLIO_E_NO_MEMORY.
+ * Since:     0.1
+ */
+int folio_object_read_file(struct folio_object *object, uint64_t offset_bytes, int fd, uint64_t n_bytes);
 
 /**
  * folio_read() - copy bytes out of an object by name
@@ -286,6 +359,8 @@ int folio_object_release(struct folio_object *object);
  * Since:     0.1
  */
 int folio_stat(struct folio_client *client, const char *name, struct folio_stat *ret);
+int folio_stat_async(struct folio_client *client, const char *name, struct folio_stat *ret, folio_done_fn done,
+                     void *userdata);
 int folio_object_stat(struct folio_object *object, struct folio_stat *ret);
 
 /**
@@ -300,6 +375,7 @@ int folio_object_stat(struct folio_object *object, struct folio_stat *ret);
  * Since:     0.1
  */
 int folio_exists(struct folio_client *client, const char *name);
+int folio_exists_async(struct folio_client *client, const char *name, folio_done_fn done, void *userdata);
 
 /**
  * folio_object_metadata() - the user metadata given at creation
@@ -334,6 +410,8 @@ int folio_object_metadata(struct folio_object *object, void *buffer, size_t n_by
  */
 struct folio_list;
 int folio_list_open(struct folio_client *client, const char *prefix, struct folio_list **ret);
+int folio_list_open_async(struct folio_client *client, const char *prefix, struct folio_list **ret, folio_done_fn done,
+                          void *userdata);
 
 /**
  * folio_list_next() - the next page
@@ -375,6 +453,8 @@ void folio_list_close(struct folio_list *list);
  * Since:     0.1
  */
 int folio_holders(struct folio_client *client, const char *name, struct folio_holder *holders, size_t n_holders);
+int folio_holders_async(struct folio_client *client, const char *name, struct folio_holder *holders, size_t n_holders,
+                        folio_done_fn done, void *userdata);
 
 /* --- changing ---------------------------------------------------------------------------------------------------- */
 
@@ -397,6 +477,7 @@ int folio_truncate(struct folio_client *client, const char *name, uint64_t size_
 int folio_truncate_async(struct folio_client *client, const char *name, uint64_t size_bytes, folio_done_fn done,
                          void *userdata);
 int folio_object_truncate(struct folio_object *object, uint64_t size_bytes);
+int folio_object_truncate_async(struct folio_object *object, uint64_t size_bytes, folio_done_fn done, void *userdata);
 
 /**
  * folio_delete() - take a name, and its object, away

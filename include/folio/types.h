@@ -63,38 +63,39 @@ extern "C" {
 enum folio_state {
         FOLIO_STATE_WRITING = 1, /* created, not sealed: only its creator can reach the bytes */
         FOLIO_STATE_SEALED = 2,  /* immutable */
-        FOLIO_STATE_MUTABLE = 3, /* shared memory with a size that can change */
+        FOLIO_STATE_MUTABLE = 3  /* shared memory with a size that can change */
 };
 
 enum folio_lifetime {
         FOLIO_UNTIL_DELETED = 0, /* until somebody deletes it */
         FOLIO_WITH_CREATOR = 1,  /* deleted when the connection of its creator ends, for whatever reason */
-        FOLIO_UNTIL_TIME = 2,    /* expires at expires_ns */
+        FOLIO_UNTIL_TIME = 2     /* expires at expires_ns */
 };
 
 /* What keeps everybody from changing the bytes of a sealed object; what `stat` may claim. */
 enum folio_protection {
-        FOLIO_PROTECTION_NONE = 0,    /* nothing: a mutable object, or one being written */
+        /* nothing: a mutable object, one being written, or one in a tmpfs file whose writer has foliod's uid or is root */
+        FOLIO_PROTECTION_NONE = 0,
         FOLIO_PROTECTION_KERNEL = 1,  /* kernel seals on a memfd: nobody, of any uid, can */
         FOLIO_PROTECTION_MODE = 2,    /* a file mode: nobody but the uid of foliod, and root, can */
-        FOLIO_PROTECTION_TRUSTED = 3, /* the writer is trusted not to; others cannot */
+        FOLIO_PROTECTION_TRUSTED = 3  /* the writer is trusted not to; others cannot */
 };
 
 enum folio_backing {
         FOLIO_BACKING_MEMFD = 1,
         FOLIO_BACKING_TMPFS = 2,
-        FOLIO_BACKING_HUGETLB = 3,
+        FOLIO_BACKING_HUGETLB = 3 /* no foliod of this version has it */
 };
 
 enum folio_placement {
         FOLIO_PLACEMENT_PACKED = 1, /* a chunk of a packed region, shared with other small objects */
-        FOLIO_PLACEMENT_OWN = 2,    /* a region of its own */
+        FOLIO_PLACEMENT_OWN = 2     /* a region of its own */
 };
 
 enum folio_huge {
         FOLIO_HUGE_AUTO = 0,
         FOLIO_HUGE_ALWAYS = 1,
-        FOLIO_HUGE_NEVER = 2,
+        FOLIO_HUGE_NEVER = 2
 };
 
 /* For folio_create() and folio_put(). */
@@ -130,7 +131,7 @@ enum folio_event_type {
         FOLIO_EVENT_DELETED = 3,
         FOLIO_EVENT_EVICTED = 4,
         FOLIO_EVENT_EXPIRED = 5,
-        FOLIO_EVENT_MISSED = 6,   /* the watcher was too slow: n_missed events are gone, list again */
+        FOLIO_EVENT_MISSED = 6    /* the watcher was too slow: n_missed events are gone, list again */
 };
 
 #ifdef __cplusplus

@@ -42,6 +42,8 @@ struct folio_event {
  * Since:     0.1
  */
 int folio_watch_open(struct folio_client *client, const char *prefix, uint64_t after_sequence, struct folio_watch **ret);
+int folio_watch_open_async(struct folio_client *client, const char *prefix, uint64_t after_sequence,
+                           struct folio_watch **ret, folio_done_fn done, void *userdata);
 
 /**
  * folio_watch_next() - the next event
@@ -66,7 +68,7 @@ int folio_watch_next(struct folio_watch *watch, int timeout_ms, struct folio_eve
  * descriptor unreadable again.
  *
  * Lifetime:  the watch's: do not close it.
- * Blocking:  the first call: one round trip.
+ * Blocking:  the first call: one round trip; never for a watch opened by folio_watch_open_async().
  * Threads:   one at a time.
  * Return:    a descriptor; FOLIO_E_LIMIT; FOLIO_E_DAEMON_GONE; FOLIO_E_TIMEOUT; FOLIO_E_FORKED; FOLIO_E_NO_MEMORY.
  * Since:     0.1
