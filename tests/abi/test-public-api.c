@@ -3,7 +3,7 @@
  * libfolio.so as a program meets it: linked with the real shared library, built with public headers only. Without an
  * argument it needs no daemon; with the argument `store` it wants one at $FOLIO_SOCKET and calls through every part of
  * the API. Whether each call is right in every case is for the other tests; this one shows that it is there, exported, and does what
- * its first line says.
+ * its first line says. Over 600 lines, as every function there is has its place here.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <time.h>
 
 #include <folio/folio.h>
@@ -104,6 +105,7 @@ static void test_nothing_given(void **state)
         static const int none = 0;
         struct folio_object *handle = (struct folio_object *)(uintptr_t)&none;
         void *memory = NULL;
+        uint64_t n_bytes;
         char byte = 0;
 
         (void)state;
@@ -116,6 +118,8 @@ static void test_nothing_given(void **state)
         assert_int_equal(folio_object_seal(handle), FOLIO_E_INVALID);
         assert_int_equal(folio_object_write(handle, 0, &byte, 1), FOLIO_E_INVALID);
         assert_int_equal(folio_object_read(handle, 0, &byte, 1), FOLIO_E_INVALID);
+        assert_int_equal(folio_object_write_file(handle, 0, 0, 1, &n_bytes), FOLIO_E_INVALID);
+        assert_int_equal(folio_object_read_file(handle, 0, 1, 1), FOLIO_E_INVALID);
         assert_int_equal(folio_object_map_write(handle, &memory), FOLIO_E_INVALID);
         assert_int_equal(folio_object_truncate(handle, 1), FOLIO_E_INVALID);
         assert_int_equal(folio_object_metadata(handle, &byte, 1), FOLIO_E_INVALID);
@@ -181,6 +185,9 @@ static void test_create_seal_abort(void **state)
         struct folio_object *object = NULL;
         uint8_t *bytes = make_pattern(LARGE_BYTES);
         void *memory = NULL;
+        uint64_t n_bytes;
+        char copy[1000];
+        int fds[2];
 
         assert_int_equal(folio_create(client, "written", LARGE_BYTES, NULL, &object), 0);
         assert_int_equal(folio_object_write(object, 0, bytes, LARGE_BYTES), 0);
@@ -189,6 +196,22 @@ static void test_create_seal_abort(void **state)
         assert_int_equal(folio_object_write(object, 0, bytes, 1), FOLIO_E_STATE);
         assert_memory_equal(folio_object_data(object), bytes, LARGE_BYTES);
         assert_int_equal(folio_object_release(object), 0);
+
+        assert_int_equal(pipe(fds), 0);
+        assert_int_equal(write(fds[1], bytes, 1000), 1000);
+        assert_int_equal(folio_create(client, "piped", LARGE_BYTES, NULL, &object), 0);
+        assert_int_equal(folio_object_write_file(object, 7, fds[0], 1000, &n_bytes), 0);
+        assert_int_equal(n_bytes, 1000);
+        assert_int_equal(folio_object_write_file(object, LARGE_BYTES, fds[0], 1, &n_bytes), FOLIO_E_RANGE);
+        assert_int_equal(folio_object_seal(object), 0);
+        assert_int_equal(folio_object_write_file(object, 0, fds[0], 1, &n_bytes), FOLIO_E_STATE);
+        assert_int_equal(folio_object_read_file(object, 7, fds[1], 1000), 0);
+        assert_int_equal(read(fds[0], copy, 1000), 1000);
+        assert_memory_equal(copy, bytes, 1000);
+        assert_int_equal(folio_object_read_file(object, LARGE_BYTES, fds[1], 1), FOLIO_E_RANGE);
+        assert_int_equal(folio_object_release(object), 0);
+        (void)close(fds[0]);
+        (void)close(fds[1]);
 
         assert_int_equal(folio_create(client, "mapped", 1000, NULL, &object), 0);
         assert_int_equal(folio_object_map_write(object, &memory), 0);
@@ -518,6 +541,66 @@ static void test_asynchronous(void **state)
         folio_client_unref(client);
 }
 
+/* Every other call that can wait, the opening first: all in one loop. */
+#define ANSWER(call) (assert_int_equal(call, 0), run_until(client, &done, ++n), done.error)
+
+static void test_asynchronous_rest(void **state)
+{
+        struct folio_create_options mutable = { .struct_bytes = sizeof(mutable), .flags = FOLIO_MUTABLE, .capacity_bytes = 4096 };
+        struct folio_namespace space = { .struct_bytes = sizeof(space), .name = "async" }, spaces[4] = { space };
+        struct folio_put_item put = { .name = "async:1", .data = "one", .size_bytes = 3 };
+        struct folio_get_item get = { .name = "async:1" };
+        struct folio_stat stat = { .struct_bytes = sizeof(stat) };
+        struct folio_stat_item stat_item = { .name = "async:1", .stat = &stat };
+        struct folio_delete_item delete = { .name = "async:1" };
+        struct folio_status fact = { .struct_bytes = sizeof(fact) };
+        struct folio_holder holder = { .struct_bytes = sizeof(holder) };
+        struct folio_read_item read = { .name = "async:1", .n_bytes = 3 };
+        struct folio_client *client = NULL;
+        struct folio_object *object;
+        struct folio_watch *watch = NULL;
+        struct folio_list *list = NULL;
+        char bytes[4] = "";
+        Done done = { 0 };
+        int n = 0;
+
+        (void)state;
+        read.buffer = bytes;
+        assert_int_equal(ANSWER(folio_client_open_async(NULL, &client, on_done, &done)), 0);
+        assert_int_equal(ANSWER(folio_namespace_add_async(client, &space, on_done, &done)), 0);
+        assert_int_equal(ANSWER(folio_namespace_set_async(client, &space, on_done, &done)), 0);
+        assert_true(ANSWER(folio_namespace_list_async(client, NULL, spaces, 4, on_done, &done)) >= 2);
+        assert_true(ANSWER(folio_status_get_async(client, &fact, 1, on_done, &done)) > 1);
+        assert_int_equal(ANSWER(folio_watch_open_async(client, "async:", 0, &watch, on_done, &done)), 0);
+        assert_int_equal(ANSWER(folio_put_many_async(client, &put, 1, on_done, &done)), 0);
+        assert_int_equal(ANSWER(folio_put_many_async(client, &put, 1, on_done, &done)), 1);
+        assert_int_equal(ANSWER(folio_stat_many_async(client, &stat_item, 1, on_done, &done)), 0);
+        assert_int_equal(ANSWER(folio_read_many_async(client, &read, 1, on_done, &done)), 0);
+        assert_string_equal(bytes, "one");
+        assert_int_equal(ANSWER(folio_get_many_async(client, &get, 1, 0, 0, on_done, &done)), 0);
+        assert_int_equal(ANSWER(folio_holders_async(client, "async:1", &holder, 1, on_done, &done)), 1);
+        assert_int_equal(folio_object_release(get.object), 0);
+        assert_int_equal(ANSWER(folio_exists_async(client, "async:1", on_done, &done)), 1);
+        assert_int_equal(ANSWER(folio_stat_async(client, "async:1", &stat, on_done, &done)), 0);
+        assert_int_equal(stat.size_bytes, 3);
+        assert_int_equal(ANSWER(folio_list_open_async(client, "async:", &list, on_done, &done)), 0);
+        assert_int_equal(folio_list_next(list, &stat, 1), 1);
+        folio_list_close(list);
+        assert_int_equal(ANSWER(folio_delete_many_async(client, &delete, 1, on_done, &done)), 0);
+
+        assert_int_equal(ANSWER(folio_create_async(client, "async:2", 3, &mutable, on_done, &done)), 0);
+        object = done.object;
+        assert_int_equal(ANSWER(folio_object_write_async(object, 0, "two", 3, on_done, &done)), 0);
+        assert_int_equal(ANSWER(folio_object_map_async(object, FOLIO_GET_WRITABLE, on_done, &done)), 0);
+        assert_int_equal(ANSWER(folio_object_truncate_async(object, 2, on_done, &done)), 0);
+        assert_int_equal(ANSWER(folio_object_read_async(object, 0, bytes, 2, on_done, &done)), 0);
+        assert_string_equal(bytes, "twe");
+        assert_int_equal(folio_object_release(object), 0);
+        folio_watch_close(watch);
+        assert_int_equal(ANSWER(folio_namespace_remove_async(client, "async", on_done, &done)), 0);
+        folio_client_unref(client);
+}
+
 int main(int argc, char **argv)
 {
         const struct CMUnitTest alone[] = {
@@ -537,6 +620,7 @@ int main(int argc, char **argv)
                 cmocka_unit_test_setup_teardown(test_watch, open_client, close_client),
                 cmocka_unit_test_setup_teardown(test_admin, open_client, close_client),
                 cmocka_unit_test_setup_teardown(test_asynchronous, open_client, close_client),
+                cmocka_unit_test(test_asynchronous_rest),
         };
 
         if (argc > 1 && strcmp(argv[1], "store") == 0)

@@ -88,15 +88,17 @@ json()
 # until_true COMMAND...: bounded, for what another process does.
 until_true()
 {
-        local n=0
+        # By time, not by tries: a builtin is tried 3,000 times before a program has started.
+        local end=$((SECONDS + 60))
         until "$@" >/dev/null 2>&1; do
-                n=$((n + 1))
-                [ "$n" -lt 3000 ] || return 1
+                [ "$SECONDS" -lt "$end" ] || return 1
         done
 }
 
 # --- without a daemon -------------------------------------------------------------------------------------------------
 expect 2 "no verb is a usage error" "$FOLIOCTL"
+says "that shows the verbs" err "^verbs: put replace get .* help$"
+silent "on standard error" out
 expect 2 "an unknown verb is a usage error" "$FOLIOCTL" fetch
 says "and says where help is" err "folioctl help"
 expect 2 "an unknown option is a usage error" "$FOLIOCTL" ls --bogus
@@ -105,10 +107,13 @@ expect 2 "too few arguments are a usage error" "$FOLIOCTL" put x
 expect 2 "too many arguments are a usage error" "$FOLIOCTL" stat
 expect 0 "--help" "$FOLIOCTL" --help
 says "names every verb" out "truncate NAME SIZE"
+same "has no blank at the end of a line" "" "$(grep ' $' out)"
 expect 0 "--version" "$FOLIOCTL" --version
 for verb in put replace get cat ls stat holders rm truncate wait watch ns status check run help; do
         expect 0 "help $verb" "$FOLIOCTL" help "$verb"
         expect 0 "$verb --help" "$FOLIOCTL" "$verb" --help
+        same "without a blank at the end of a line" "" "$(grep ' $' out)"
+        same "or what no foliod has" "" "$(grep hugetlb out)"
 done
 for arguments in "ls" "put /etc/hostname x" "get x" "cat x" "stat x" "rm x" "truncate x 1" "wait x" "watch" "ns ls" "status" \
         "check" "holders x" "replace /etc/hostname x"; do
@@ -116,6 +121,21 @@ for arguments in "ls" "put /etc/hostname x" "get x" "cat x" "stat x" "rm x" "tru
         expect 3 "without a daemon: $arguments" "$FOLIOCTL" --no-spawn --socket "$scratch/nobody" $arguments
 done
 says "says what to do" err "start foliod"
+says "and where it looked" err "$scratch/nobody"
+expect 3 "without a daemon and an address" "$FOLIOCTL" --no-spawn ls
+says "names both places" err "$scratch/empty/folio/folio.sock or /run/folio/folio.sock"
+says "and what folioctl can do" err "starts one itself where --no-spawn"
+FOLIO_DAEMON=/nope expect 3 "a FOLIO_DAEMON that is none" "$FOLIOCTL" ls
+says "is named" err "FOLIO_DAEMON names /nope"
+XDG_RUNTIME_DIR=$scratch/gone expect 3 "a runtime directory that is not there" "$FOLIOCTL" ls
+says "is named" err "XDG_RUNTIME_DIR names $scratch/gone: No such file"
+mkdir -m 0755 empty/folio
+expect 3 "a directory that lets others in" "$FOLIOCTL" ls
+says "is named with its mode" err "$scratch/empty/folio has mode 0755"
+rmdir empty/folio
+expect 2 "help of what is no verb" "$FOLIOCTL" help fetch
+says "names the help there is" err '; `folioctl help` lists the verbs$'
+expect 2 "put with no time to expire in" "$FOLIOCTL" put -e 0 /etc/hostname x
 FOLIO_DAEMON=/nonexistent expect 3 "run without a foliod" "$FOLIOCTL" run -- true
 FOLIO_DAEMON=/bin/false expect 3 "run with a foliod that does not start" "$FOLIOCTL" run -- true
 same "run leaves no directory" "" "$(ls empty)"
@@ -137,7 +157,7 @@ silent "has no progress line where there is no terminal" err
 expect 0 "put an empty file" "$FOLIOCTL" put nothing nothing
 expect 1 "put what is there already" "$FOLIOCTL" put small small
 says "says how it would work" err "--replace"
-says "in one sentence that begins with its name" err "^folioctl: cannot put small: "
+says "in one sentence that begins with its name" err "^folioctl: cannot put small: the name is taken"
 same "of one line" 1 "$(wc -l <err)"
 for name in small large nothing; do
         expect 0 "get $name" "$FOLIOCTL" get "$name" "got-$name"
@@ -163,9 +183,20 @@ silent "which is empty" out
 
 # --- names and what goes wrong ------------------------------------------------------------------------------------------
 expect 1 "get what is not there" "$FOLIOCTL" get nobody got-nobody
+expect 1 "get from a namespace that is not there" "$FOLIOCTL" get nowhere:x
+says "says how to make it" err "folioctl ns add"
+expect 1 "rm of a name that is not there" "$FOLIOCTL" rm nobody
+says "says how to see what is" err "folioctl ls"
+same "and not how to wait for it" "" "$(grep 'folioctl wait' err)"
 same "makes no file" "" "$(ls got-nobody 2>/dev/null)"
 expect 2 "a bad namespace" "$FOLIOCTL" get 'Bad Space:x'
+says "says what is wrong in it" err "\"Bad Space\" holds 'B'"
 expect 2 "an empty key" "$FOLIOCTL" get 'default:'
+says "says so" err "the key behind the colon is missing"
+expect 2 "an empty name" "$FOLIOCTL" put small ''
+says "is shown as one" err "^folioctl: cannot put '': the name is empty"
+expect 2 "a key that is too long" "$FOLIOCTL" get "$(printf '%0300d' 0)"
+says "says how long it is" err '000\.\.\." has 300 bytes, and 255 is the most'
 expect 1 "put what cannot be read" "$FOLIOCTL" put /nonexistent x
 expect 1 "put a directory" "$FOLIOCTL" put / x
 expect 1 "get into a directory that is not there" "$FOLIOCTL" get small nowhere/file
@@ -253,6 +284,8 @@ done
 same "stat: seals" '["write","shrink","grow","seal"]' "$(json seals <out)"
 expect 0 "stat of a small one" "$FOLIOCTL" stat --json small
 same "is packed" packed "$(json placement <out)"
+same "takes its chunk" 128 "$(json allocated_bytes <out)"
+same "and no huge page of its own" 0 "$(json huge_bytes <out)"
 expect 0 "stat of two" "$FOLIOCTL" stat --json small large
 same "is an array" 2 "$(json length <out)"
 expect 1 "stat of one and nobody" "$FOLIOCTL" stat --json small nobody
@@ -266,6 +299,7 @@ same "has the same" default:small "$(cat out)"
 expect 0 "ls of a prefix of nothing" "$FOLIOCTL" ls zz
 silent "is empty" out
 expect 1 "ls of no namespace" "$FOLIOCTL" ls nowhere:
+says "has one colon" err "^folioctl: cannot list nowhere: there"
 expect 0 "ls -l" "$FOLIOCTL" ls -l
 same "lines up" 1 "$(awk '{ print index($0, NR == 1 ? "NAME" : "default:") }' out | sort -u | wc -l)"
 says "has no colours where there is no terminal" out "^ *SIZE"
@@ -327,6 +361,7 @@ expect 0 "truncate to more" "$FOLIOCTL" truncate changing 2M
 { head -c 1000 exact; head -c 2096152 /dev/zero; } >grown
 "$FOLIOCTL" cat changing | cmp - grown >why 2>&1; check "what grew is zeros" $? why
 expect 1 "truncate beyond the capacity" "$FOLIOCTL" truncate changing 9M
+says "says where that is seen" err "folioctl stat. shows its capacity"
 cat large | "$FOLIOCTL" put --mutable --capacity 32M - changing-2
 check "a mutable one from a pipe" $?
 "$FOLIOCTL" cat changing-2 | cmp - large >why 2>&1; check "comes back" $? why
@@ -357,6 +392,7 @@ truncate -s 300M half
 expect 0 "put the half" "$FOLIOCTL" put half half
 expect 1 "put another half" "$FOLIOCTL" put half half-2
 says "says who may use it" err "folioctl ns ls"
+says "and what is being written" err "by 0 objects being written"
 head -c 629145600 /dev/zero | "$FOLIOCTL" put - x 2>err
 same "a pipe larger than the store" 1 "${PIPESTATUS[1]}"
 expect 0 "rm" "$FOLIOCTL" rm half
@@ -392,18 +428,18 @@ until_true nothing_is_held
 check "then nothing is held" $?
 
 # --- wait and watch ---------------------------------------------------------------------------------------------------------------------
-expect 1 "wait for what does not come" "$FOLIOCTL" wait --timeout 10ms never
+expect 1 "wait for what does not come" "$FOLIOCTL" wait --wait 10ms never
 expect 0 "wait for what is there" "$FOLIOCTL" wait small exact
-"$FOLIOCTL" wait --timeout 60 late later &
+"$FOLIOCTL" wait --wait 60 late later &
 wait_pid=$!
-"$FOLIOCTL" get --timeout 60s late >late-got 2>err &
+"$FOLIOCTL" get --wait 60s late >late-got 2>err &
 get_pid=$!
 "$FOLIOCTL" put small later
 "$FOLIOCTL" put exact late
 wait "$wait_pid"
 check "wait" $?
 wait "$get_pid"
-check "get --timeout" $?
+check "get --wait" $?
 equal "has the bytes" exact late-got
 "$FOLIOCTL" ns add events
 "$FOLIOCTL" put small events:a
@@ -419,22 +455,28 @@ same "sequence" 3 "$(sed -n 2p out | json sequence)"
 same "size" 1048576 "$(sed -n 2p out | json size_bytes)"
 expect 0 "watch of a prefix" "$FOLIOCTL" watch --since 1 -n 1 events:a
 says "has that only" out "replaced .*events:a$"
-expect 1 "watch for more than comes" "$FOLIOCTL" watch --timeout 10ms -n 1 events:
-expect 0 "watch for a time" "$FOLIOCTL" watch --timeout 10ms events:
+expect 1 "watch for more than comes" "$FOLIOCTL" watch --wait 10ms -n 1 events:
+expect 0 "watch for a time" "$FOLIOCTL" watch --wait 10ms events:
 silent "is silent when nothing happens" out
 
 # --- namespaces ---------------------------------------------------------------------------------------------------------------------------
 expect 0 "ns add" "$FOLIOCTL" ns add model --mode 0740 --quota 64M --quota-objects 2 --objects-max 1000
 expect 1 "ns add again" "$FOLIOCTL" ns add model
+says "says how to change it" err "folioctl ns set"
 expect 0 "ns ls" "$FOLIOCTL" ns ls
-says "shows it" out "^rwar----- .*0 of 2 .*0 of 64M .*model$"
+says "shows it" out "^0740 .*0 of 2 .*0 of 64M .*model$"
 expect 0 "ns ls --json" "$FOLIOCTL" ns ls --json
 same "has three" "default events model" "$(json 0 name <out) $(json 1 name <out) $(json 2 name <out)"
-same "mode" rwar----- "$(json 2 mode <out)"
+same "mode" 0740 "$(json 2 mode <out)"
 same "quota" 67108864 "$(json 2 quota_bytes <out)"
 expect 0 "put into it" "$FOLIOCTL" put small model:a
 expect 0 "and again" "$FOLIOCTL" put small model:b
 expect 1 "and beyond its quota" "$FOLIOCTL" put small model:c
+says "says which it is" err "ns set NAMESPACE --quota-objects N"
+truncate -s 65M wide
+expect 1 "a file larger than its quota" "$FOLIOCTL" put wide model:d
+says "says which it is" err "ns set NAMESPACE --quota SIZE"
+rm -f wide
 expect 0 "ns set" "$FOLIOCTL" ns set model --quota-objects 3
 expect 0 "then it fits" "$FOLIOCTL" put small model:c
 expect 0 "ls -a" "$FOLIOCTL" ls -a
@@ -452,6 +494,10 @@ expect 0 "status --json" "$FOLIOCTL" status --json
 same "has it in bytes" 536870912 "$(json memory.budget_bytes <out)"
 expect 0 "status of a prefix" "$FOLIOCTL" status memory
 same "has only that" "" "$(grep -v '^memory' out)"
+expect 1 "status of what there is not" "$FOLIOCTL" status nosuch
+says "says so" err "no fact begins with 'nosuch'"
+expect 0 "status of a time" "$FOLIOCTL" status daemon.uptime_s
+says "is a number of seconds" out "^daemon.uptime_s  *[0-9]*$"
 expect 0 "check" "$FOLIOCTL" check
 says "finds no problem" out "no problem"
 expect 0 "check --json" "$FOLIOCTL" check --json
@@ -483,10 +529,14 @@ expect 126 "run: what cannot be run" "$FOLIOCTL" run -- /etc
 expect 0 "run: options behind the command are its own" "$FOLIOCTL" run echo --json -l
 same "all of them" "--json -l" "$(cat out)"
 expect 2 "run: --socket" "$FOLIOCTL" --socket x run -- true
+expect 2 "run: a budget that is none" "$FOLIOCTL" run --budget 1K -- true
+says "says so in the words of foliod" err "^foliod: error: budget: .* is outside"
+mkfifo up
 # shellcheck disable=SC2016 # for the inner shell
 "$FOLIOCTL" run -- bash -c 'trap "exit 42" TERM; echo up >up; while :; do read -t 60 <>/dev/null || :; done' 2>err &
 run_pid=$!
-until_true test -s up
+# The command says that it is ready for the signal; before that, being ended by it is right.
+read -r _ <up
 kill -TERM "$run_pid"
 wait "$run_pid"
 same "run passes SIGTERM on" 42 "$?"
@@ -497,6 +547,40 @@ expect 1 "A12: check of a budget that no machine has" "$FOLIOCTL" run --budget 6
 says "says what cuts it down" out "^problem: .*budget"
 expect 1 "as JSON" "$FOLIOCTL" run --budget 64T -- "$FOLIOCTL" check --json
 same "one problem" 1 "$(json problems length <out)"
+
+# --- what foliod says -------------------------------------------------------------------------------------------------------------------------
+expect 0 "foliod --help" "$FOLIO_DAEMON" --help
+same "begins with its usage" "usage: foliod [OPTION...]" "$(head -1 out)"
+says "has defaults" out "clients-max N  .*\[4096\]"
+says "and an example" out "^Example:"
+expect 0 "A12: --check-config of a budget that no machine has" "$FOLIO_DAEMON" --config /dev/null --budget 64T --check-config
+says "warns as a start would" err "^foliod: warning: budget: 67108864 MiB is more than there is"
+printf 'budget = 1G\n' >wrong.conf
+expect 1 "--check-config of a key without a section" "$FOLIO_DAEMON" --config wrong.conf --check-config
+says "says where, and what" err "^foliod: error: wrong.conf:1: key 'budget' outside a section"
+mkfifo ready-2
+"$FOLIO_DAEMON" --user --config /dev/null --socket "$scratch/loud" --budget 64M --log-level debug --ready-fd 3 3>ready-2 2>log &
+loud_pid=$!
+head -c 1 ready-2 >/dev/null
+export FOLIO_SOCKET=$scratch/loud
+expect 0 "put" "$FOLIOCTL" put small x
+expect 1 "put again" "$FOLIOCTL" put small x
+expect 0 "ns add" "$FOLIOCTL" ns add model
+expect 1 "ns add again" "$FOLIOCTL" ns add model
+expect 0 "ns rm" "$FOLIOCTL" ns rm model
+unset FOLIO_SOCKET
+kill -TERM "$loud_pid"
+wait "$loud_pid"
+check "foliod ends" $?
+client="client $(basename "$FOLIOCTL"), pid [0-9]*, uid $(id -u)"
+says "it was ready, in a line of its own" log "^foliod: notice: foliod [^ ]* is ready: socket $scratch/loud, budget 64 MiB$"
+says "then its memory" log "^foliod: info: memory: "
+says "who connects" log "^foliod: debug: $client, has connected; 1 are$"
+says "who goes, and why" log "^foliod: debug: $client, is gone: it has hung up$"
+says "what is refused" log "^foliod: debug: $client: PUT x refused: the name is taken: "
+says "also of a namespace" log "^foliod: debug: $client: NAMESPACE_ADD model refused: the name is taken: there is a namespace"
+says "namespaces that are made" log "^foliod: debug: $client: namespace model added: owner $(id -u), .*mode 0700"
+says "and removed" log "^foliod: debug: $client: namespace model removed$"
 
 # --- twenty at once -----------------------------------------------------------------------------------------------------------------------------
 export XDG_RUNTIME_DIR=$scratch/runtime

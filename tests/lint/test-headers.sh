@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Each public header compiles alone, twice in a row, as strict C99 and as C++11, without a warning, by every compiler
+# Each public header compiles alone, twice in a row, as strict C99, C++98 and C++11, without a warning, by every compiler
 # that is here. TAP.
 set -eu
 here=$(cd -- "$(dirname -- "$0")" && pwd)
@@ -16,7 +16,7 @@ for header in "$root"/include/folio/*.h; do
         name=folio/${header##*/}
         n_headers=$((n_headers + 1))
         printf '#include <%s>\n#include <%s>\nint main(void) { return 0; }\n' "$name" "$name" >"$scratch/alone.c"
-        for compiler in "gcc -std=c99" "clang -std=c99" "g++ -std=c++11 -x c++" "clang++ -std=c++11 -x c++"; do
+        for compiler in "gcc -std=c99" "clang -std=c99" "g++ -std=c++98 -x c++" "g++ -std=c++11 -x c++" "clang++ -std=c++11 -x c++"; do
                 if ! command -v "${compiler%% *}" >/dev/null 2>&1; then
                         skip "$name: $compiler" "no ${compiler%% *} here"
                         continue

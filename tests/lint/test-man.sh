@@ -27,5 +27,17 @@ for page in "$root"/packaging/man/*.rst; do
         rst2man --halt=2 "$page" >"$scratch/page" 2>"$scratch/output" || status=$?
         [ "$status" != 0 ] || grep -q '^\.TH' "$scratch/page" || status=1
         check "$name" "$status" "$scratch/output"
+        if ! command -v groff >/dev/null 2>&1; then
+                skip "$name on a terminal" "groff is not installed"
+                continue
+        fi
+        status=0
+        groff -man -t -Tutf8 -ww -rLL=80n "$scratch/page" 2>"$scratch/output" | col -bx >"$scratch/text" || status=$?
+        [ ! -s "$scratch/output" ] || status=1
+        # A bar alone is markup that was taken for text.
+        if grep -n '^ *|' "$scratch/text" >>"$scratch/output"; then
+                status=1
+        fi
+        check "$name renders on 80 columns" "$status" "$scratch/output"
 done
 finish
