@@ -90,6 +90,8 @@ static void seal_answered(Op *op)
         if (op->error) {
                 object_unpin(object);
         } else {
+                /* One that replaces has another generation from now on: see PROTOCOL.md. */
+                object->generation = op->item.generation;
                 object->region_id = op->item.region_id;
                 object->offset_bytes = op->item.offset_bytes;
                 if (op->item.placement != 0)

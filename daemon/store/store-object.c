@@ -221,6 +221,9 @@ Status store_publish(Store *store, Object *object, Session *session, ObjectState
                 end_writing(object);
         record->state = state == OBJECT_MUTABLE ? LAYOUT_SLOT_MUTABLE : LAYOUT_SLOT_SEALED;
         record->changed_ns = now_ns;
+        /* Another may have had the name since this one was begun: what is got under one name only ever grows newer. */
+        if (was_writing && object->is_replacing)
+                record->generation = object->generation = ++store->last_generation;
         /* The record first: when the name leads to it, it is whole. */
         if (is_named)
                 index_update(space->index, object->slot, record);

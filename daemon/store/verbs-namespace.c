@@ -231,8 +231,8 @@ Status store_namespace_configure(Store *store, const ProtoNamespace *settings, c
 {
         bool is_default = strcmp(settings->name, FOLIO_NAMESPACE_DEFAULT) == 0;
         uint32_t mode = !is_default || store->config.is_user_daemon ? 0700 : 0766;
+        Space *space, *old = NULL;
         Status status;
-        Space *space;
 
         *ret_detail = NULL;
         status = namespace_check_settings(settings, ret_detail);
@@ -242,17 +242,15 @@ Status store_namespace_configure(Store *store, const ProtoNamespace *settings, c
         if (space && namespace_is_fixed_change(&space->ns, settings)) {
                 if (!is_unused(space))
                         return refuse_fixed(space, ret_detail);
-                if (settings->fields & FOLIO_NAMESPACE_FIELD_BACKING && settings->backing == FOLIO_BACKING_TMPFS &&
-                    !store->tmpfs)
-                        return store_refuse(ret_detail, STATUS_UNSUPPORTED,
-                                            "namespace %s asks for backing tmpfs, which is not to be had here (%s)",
-                                            settings->name, store->tmpfs_error);
-                store_remove_space(store, space);
-                space = NULL;
+                old = steal_ptr(&space);
         }
         if (space) {
                 namespace_apply(&space->ns, settings);
                 return STATUS_OK;
         }
-        return store_make_space(store, settings, mode, store->uid, store->gid, &space, ret_detail);
+        /* The new one first: if it cannot be made, the old one stays as it is. */
+        status = store_make_space(store, settings, mode, store->uid, store->gid, &space, ret_detail);
+        if (status == STATUS_OK && old)
+                store_remove_space(store, old);
+        return status;
 }

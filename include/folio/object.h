@@ -30,7 +30,7 @@ struct folio_create_options {
 /* Set `struct_bytes` before the call; a library older than the caller leaves the later fields 0. */
 struct folio_stat {
         size_t struct_bytes;
-        uint64_t generation;         /* a number no other object of this store has or will have */
+        uint64_t generation;         /* no other object of this store has it; of one name, the later has the greater */
         uint64_t size_bytes;
         uint64_t capacity_bytes;     /* mutable objects; else size_bytes */
         uint64_t allocated_bytes;    /* memory behind it; of a packed object its size rounded up to 64 bytes, at least 64 */

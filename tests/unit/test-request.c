@@ -618,6 +618,58 @@ static void test_event_loop(void **state)
         pair_free(&pair);
 }
 
+/* A connection that comes later: who waits meanwhile is woken by it; one that never comes ends all that is asked for. */
+static void *connect_later(void *userdata)
+{
+        Pair *pair = userdata;
+        int ends[2];
+
+        assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+        pair->daemon = ends[1];
+        requests_connect(pair->requests, ends[0]);
+        return NULL;
+}
+
+static bool is_connected(void *userdata)
+{
+        return requests_get_socket(userdata) >= 0;
+}
+
+static void test_connect_later(void **state)
+{
+        Pair pair = { .daemon = -1 };
+        Asked asked = { 0 };
+        pthread_t connector, daemon;
+
+        assert_int_equal(requests_new(-1, 20 * SECOND_NS, &pair.requests), 0);
+        requests_turn(pair.requests);
+        assert_int_equal(requests_get_error(pair.requests), 0);
+        assert_true(requests_is_alive(pair.requests));
+        assert_int_equal(requests_get_socket(pair.requests), -1);
+        assert_int_equal(pthread_create(&connector, NULL, connect_later, &pair), 0);
+        requests_wait(pair.requests, is_connected, pair.requests);
+        assert_int_equal(pthread_join(connector, NULL), 0);
+        assert_int_equal(pthread_create(&daemon, NULL, daemon_echo, &pair.daemon), 0);
+        ask(pair.requests, &asked, "7");
+        wait_for(&asked);
+        assert_int_equal(asked.error, 0);
+        requests_close(pair.requests, FOLIO_E_CANCELLED);
+        assert_int_equal(pthread_join(daemon, NULL), 0);
+        pair_free(&pair);
+
+        assert_int_equal(requests_new(-1, 20 * SECOND_NS, &pair.requests), 0);
+        requests_fail(pair.requests, FOLIO_E_DAEMON_GONE);
+        ask(pair.requests, &asked, "8");
+        wait_for(&asked);
+        assert_int_equal(asked.error, FOLIO_E_DAEMON_GONE);
+        assert_false(requests_is_alive(pair.requests));
+        /* Too late: it is closed. */
+        pair.daemon = -1;
+        (void)connect_later(&pair);
+        assert_int_equal(requests_get_socket(pair.requests), -1);
+        pair_free(&pair);
+}
+
 /* --- connections ------------------------------------------------------------------------------------------------------------ */
 
 static void test_connection_open(void **state)
@@ -645,6 +697,11 @@ static void test_connection_open(void **state)
         assert_true(fd >= 3);
         assert_true(fcntl(fd, F_GETFD) & FD_CLOEXEC);
         close(fd);
+        assert_int_equal(connection_try(too_long, &fd), -ENAMETOOLONG);
+        assert_int_equal(connection_try(path, &fd), 0);
+        assert_true(fd >= 3);
+        assert_int_equal(fcntl(fd, F_GETFL) & O_NONBLOCK, 0);
+        close(fd);
         assert_int_equal(connection_open(path, 0, &fd), -ETIMEDOUT);
         /* A listener that accepts nobody: the backlog fills, and the wait for room in it has an end. */
         while (r == 0 && n_waiting < (int)ARRAY_SIZE(waiting)) {
@@ -652,6 +709,7 @@ static void test_connection_open(void **state)
                 n_waiting += r == 0;
         }
         assert_int_equal(r, -ETIMEDOUT);
+        assert_int_equal(connection_try(path, &fd), -EAGAIN);
         while (n_waiting > 0)
                 close(waiting[--n_waiting]);
         close(listener);
@@ -677,6 +735,7 @@ int main(void)
                 UNIT_TEST(test_close_cancels),
                 UNIT_TEST(test_does_not_fit),
                 UNIT_TEST(test_event_loop),
+                UNIT_TEST(test_connect_later),
                 UNIT_TEST(test_connection_open),
         };
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Namespaces in the store: who may what, settings, removal with all that is in it, lists, holders. */
+#include <sys/resource.h>
+
 #include "store-fixture.h"
 
 #define OTHER_UID 12345
@@ -255,6 +257,26 @@ static void test_configure(void **state)
         fixture_deinit(&f);
 }
 
+/* Made anew, but there is no descriptor for the new index: what was there stays. */
+static void test_configure_fails(void **state)
+{
+        ProtoNamespace settings = { .name = "default", .fields = FOLIO_NAMESPACE_FIELD_OBJECTS_MAX, .objects_max = 50 };
+        struct rlimit before, none = { 0, 0 };
+        char *detail = NULL;
+        Fixture f;
+
+        (void)state;
+        fixture_init(&f, NULL);
+        assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+        none.rlim_max = before.rlim_max;
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+        assert_int_equal(store_namespace_configure(f.store, &settings, &detail), STATUS_LIMIT);
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+        free(detail);
+        assert_int_equal(fixture_fact(&f, "namespaces.count"), 1);
+        fixture_deinit(&f);
+}
+
 static void test_holders(void **state)
 {
         ProtoItem item = { .key = key_of("k") };
@@ -310,6 +332,7 @@ int main(void)
                 UNIT_TEST(test_list),
                 UNIT_TEST(test_remove),
                 UNIT_TEST(test_configure),
+                UNIT_TEST(test_configure_fails),
                 UNIT_TEST(test_holders),
         };
 

@@ -264,9 +264,14 @@ static void test_replace(void **state)
         assert_int_equal(client_create(&c, &op, "new", 5, FOLIO_REPLACE), STATUS_OK);
         assert_false(client_has(&c, "new"));
         assert_int_equal(client_put_text(&reader, "new", "other", 0), STATUS_OK);
+        assert_int_equal(client_look(&c, "new", &before), LOOKUP_FOUND);
+        assert_true(before.copy.generation > op.op.generation);
         assert_int_equal(pwrite(op.op.fd, "first", 5, 0), 5);
         assert_int_equal(client_seal(&c, &op), STATUS_OK);
         assert_text(&c, "new", "first");
+        /* Begun before the other, got after it: D17, generations under a name only grow. */
+        assert_int_equal(client_look(&c, "new", &after), LOOKUP_FOUND);
+        assert_true(after.copy.generation > before.copy.generation);
         op_clear(&op);
         client_close(&reader);
         client_close(&c);
