@@ -40,6 +40,7 @@
 #define WORKERS_MAX 8
 #define HOUSEKEEPING_S 1
 #define EXPIRY_LOOK_S 60 /* at least so often: the clock that lifetimes go by can be set */
+#define TURN_LONG_NS UINT64_C(1000000)
 
 struct Daemon {
         Config config;
@@ -57,6 +58,8 @@ struct Daemon {
         struct event *expiry;
         uint64_t expiry_armed_ns;    /* what the timer is set to; UINT64_MAX: it is not */
         uint64_t idle_s;
+        uint64_t turn_ns_max;        /* processor time of the longest turn of the loop so far */
+        uint64_t n_long_turns;       /* of over TURN_LONG_NS */
         bool is_stopping;
 };
 
@@ -95,6 +98,8 @@ static void each_fact(void *userdata, DispatchFactFn each, void *each_userdata)
         each(each_userdata, "clients.accepted", listener_n_accepted(daemon->listener), NULL);
         each(each_userdata, "clients.refused", listener_n_refused(daemon->listener), NULL);
         each(each_userdata, "requests.count", dispatch_n_requests(daemon->dispatch), NULL);
+        each(each_userdata, "loop.turn_us_max", daemon->turn_ns_max / 1000, NULL);
+        each(each_userdata, "loop.turns_over_1ms", daemon->n_long_turns, NULL);
         if (daemon->clamp_reason)
                 each(each_userdata, "memory.budget_clamped", 0, daemon->clamp_reason);
 }
@@ -337,8 +342,20 @@ static void arm_expiry(Daemon *daemon)
                 daemon->expiry_armed_ns = next_ns;
 }
 
+/* What a turn cost the loop itself: processor time, so that neither sleeping nor a busy machine counts. */
+static void count_turn(Daemon *daemon, uint64_t *begun_ns)
+{
+        uint64_t now_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID), turn_ns = now_ns - *begun_ns;
+
+        *begun_ns = now_ns;
+        daemon->turn_ns_max = MAX(daemon->turn_ns_max, turn_ns);
+        daemon->n_long_turns += turn_ns > TURN_LONG_NS;
+}
+
 int daemon_run(Daemon *daemon)
 {
+        uint64_t begun_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+
         while (!daemon->is_stopping) {
                 arm_expiry(daemon);
                 if (event_base_loop(daemon->base, EVLOOP_ONCE) != 0) {
@@ -346,6 +363,7 @@ int daemon_run(Daemon *daemon)
                         return DAEMON_E_FAILED;
                 }
                 store_flush(daemon->store);
+                count_turn(daemon, &begun_ns);
         }
         return 0;
 }

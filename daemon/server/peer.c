@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reading goes in turns of at most PEER_PACKETS_PER_TURN packets, so that one client cannot keep the loop to itself. It
+ * Reading goes in turns of at most PEER_PACKETS_PER_TURN packets, and no new one after PEER_TURN_NS, so that one client cannot keep the loop to itself. It
  * pauses while too many replies wait for the client to read them, or too many requests are under way.
  *
  * Sending is direct while nothing waits; else in order through a queue, whose descriptors are duplicates. Two things
@@ -316,10 +316,15 @@ static void read_packet(Peer *peer, bool *ret_more)
 static void on_readable(evutil_socket_t fd, short what, void *userdata)
 {
         Peer *peer = peer_ref(userdata);
+        uint64_t until_ns = monotonic_ns() + PEER_TURN_NS;
         bool more = true;
 
-        for (unsigned i = 0; i < PEER_PACKETS_PER_TURN && more && peer->fd >= 0 && may_read(peer); i++)
+        for (unsigned i = 0; i < PEER_PACKETS_PER_TURN && more && peer->fd >= 0 && may_read(peer); i++) {
                 read_packet(peer, &more);
+                /* A packet can hold 256 items, each a microsecond or three. */
+                if (monotonic_ns() > until_ns)
+                        break;
+        }
         update_reading(peer);
         peer_unref(peer);
 }

@@ -29,6 +29,7 @@ typedef struct Peer Peer;
 #define PEER_REQUEST_BYTES_MAX (UINT64_C(1) << 20)
 #define PEER_STALL_S 30
 #define PEER_PACKETS_PER_TURN 32
+#define PEER_TURN_NS UINT64_C(250000)
 #define PEER_COMM_BYTES_MAX 63
 
 typedef struct PeerConfig {

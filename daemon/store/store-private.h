@@ -32,6 +32,7 @@
  * against two wake-ups of 10), and nothing else can get in its way here.
  */
 #define STORE_SLOW_COPY_BYTES (256 * KIB)
+#define STORE_SLOW_WRITE_BYTES (32 * KIB)    /* into a file whose pages are not there yet */
 #define STORE_SLOW_RESERVE_BYTES (256 * KIB) /* measured, as the next one, as about the tenth of a millisecond */
 #define STORE_SLOW_TRUNCATE_BYTES MIB
 #define STORE_SLOW_SEAL_BYTES HUGE_BYTES

@@ -79,7 +79,7 @@ Status store_check_staging(const StoreOp *op, uint64_t n_bytes, const uint8_t **
 int store_verb_put(Store *store, StoreOp *op)
 {
         const ProtoItem *item = op->item;
-        const uint8_t *from;
+        const uint8_t *from = NULL;
         Target target;
         Object *object;
         Status status;

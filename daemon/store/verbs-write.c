@@ -135,7 +135,7 @@ int store_verb_write(Store *store, StoreOp *op)
         r = make_room(store, &target, op, size_bytes);
         if (r != STATUS_OK)
                 return r;
-        if (item->size_bytes <= STORE_SLOW_COPY_BYTES) {
+        if (item->size_bytes <= STORE_SLOW_WRITE_BYTES) {
                 r = region_write(target.object->region, item->offset_bytes, from, item->size_bytes);
                 if (r < 0)
                         return store_refuse_errno(&op->detail, r, "the bytes of the stream");
