@@ -43,7 +43,7 @@ for purpose in build test; do
         check "install-deps $purpose names what is missing and the command that installs it" $good "$output"
 done
 status=0
-PATH=$scratch/bin "$root/packaging/install-deps" test >"$output" 2>&1 </dev/null || status=$?
+env -u CI PATH=$scratch/bin "$root/packaging/install-deps" test >"$output" 2>&1 </dev/null || status=$?
 good=0
 grep -q 'libcmocka-dev' "$output" || good=1
 grep '^missing: ' "$output" | grep -q clang && good=1
