@@ -233,6 +233,10 @@ static void apply(Daemon *daemon, Config *config)
         daemon->config.clients_max = config->clients_max;
         daemon->config.clients_per_uid_max = config->clients_per_uid_max;
         daemon->config.idle_exit_s = config->idle_exit_s;
+        daemon->config.pool_bytes_max = config->pool_bytes_max;
+        daemon->config.session_bytes_max = config->session_bytes_max;
+        store_set_pool(daemon->store, config->pool_bytes_max);
+        store_set_session_limit(daemon->store, config->session_bytes_max);
         if (daemon->config.budget_bytes != config->budget_bytes) {
                 store_set_budget(daemon->store, config->budget_bytes);
                 dispatch_set_budget(daemon->dispatch, config->budget_bytes);

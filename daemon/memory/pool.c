@@ -284,6 +284,13 @@ static Kind *find_kind(Pool *pool, const Backend *backend, uint64_t size_bytes, 
         return NULL;
 }
 
+void pool_set_limit(Pool *pool, uint64_t bytes_max)
+{
+        pool->config.bytes_max = bytes_max;
+        if (pool->usage.bytes > bytes_max)
+                (void)pool_drain(pool, pool->usage.bytes - bytes_max);
+}
+
 void pool_want(Pool *pool, Backend *backend, uint64_t size_bytes, bool for_packed, unsigned n_target)
 {
         Kind *kind = find_kind(pool, backend, size_bytes, for_packed);

@@ -48,6 +48,9 @@ void pool_give(Pool *pool, Region *consume_region, uint64_t tag);
 /* A namespace is gone: frees what is kept for it. */
 void pool_forget(Pool *pool, uint64_t tag);
 
+/* Another limit; what is over it is freed. */
+void pool_set_limit(Pool *pool, uint64_t bytes_max);
+
 /* Frees at least @n_bytes if it has them (on a worker where large); returns what was repaid at once. */
 uint64_t pool_drain(Pool *pool, uint64_t n_bytes);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Lines for the operator: to stderr, or to the journal. Only peer, listener, keeper, daemon and main log above debug;
+ * Lines for the operator: to stderr, or to the journal. Only peer, listener, daemon and main log above debug;
  * everything lower returns what happened. A message says what was asked, what stood in the way, and what to do.
  */
 #ifndef DAEMON_SERVICE_LOG_H

@@ -191,6 +191,13 @@ void store_abandon_some(Store *store, unsigned *n_left)
         }
 }
 
+void store_set_session_limit(Store *store, uint64_t bytes_max)
+{
+        store->config.session_bytes_max = bytes_max;
+        LIST_FOREACH(node, &store->uid_accounts)
+                LIST_ENTRY(node, UidAccount, link)->account.bytes_max = bytes_max;
+}
+
 void session_close(Session *session)
 {
         Store *store = session->store;

@@ -492,14 +492,21 @@ static void want_blanks(Store *store)
                 { 64 * MIB, 1, 512 * MIB },
         };
 
-        if (store->config.pool_bytes_max >= 4 * MIB)
-                pool_want(store->pool, store->packed_backend, HUGE_BYTES, true, 1);
+        uint64_t bytes_max = store->config.pool_bytes_max;
+
+        pool_want(store->pool, store->packed_backend, HUGE_BYTES, true, bytes_max >= 4 * MIB ? 1 : 0);
         /* The size that is wanted next where objects come faster than regions are made. */
-        if (store->config.pool_bytes_max >= 64 * MIB)
-                pool_want(store->pool, store->packed_backend, 8 * MIB, true, 1);
+        pool_want(store->pool, store->packed_backend, 8 * MIB, true, bytes_max >= 64 * MIB ? 1 : 0);
         for (size_t i = 0; i < ARRAY_SIZE(kinds); i++)
-                if (store->config.pool_bytes_max >= kinds[i].pool_bytes_min)
-                        pool_want(store->pool, store->memfd, kinds[i].size_bytes, false, kinds[i].n);
+                pool_want(store->pool, store->memfd, kinds[i].size_bytes, false,
+                          bytes_max >= kinds[i].pool_bytes_min ? kinds[i].n : 0);
+}
+
+void store_set_pool(Store *store, uint64_t bytes_max)
+{
+        store->config.pool_bytes_max = bytes_max;
+        pool_set_limit(store->pool, bytes_max);
+        want_blanks(store);
 }
 
 int store_memory_init(Store *store, const char **ret_failed_call)

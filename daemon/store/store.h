@@ -59,6 +59,8 @@ bool store_is_empty(const Store *store); /* no object, held ones neither */
 
 /* Changes what can change at run time. Never takes memory away from what is there. */
 void store_set_budget(Store *store, uint64_t budget_bytes);
+void store_set_pool(Store *store, uint64_t bytes_max);
+void store_set_session_limit(Store *store, uint64_t bytes_max); /* of one uid */
 
 /* When expired objects must be looked for, CLOCK_REALTIME; UINT64_MAX: never. Then store_expire(). */
 uint64_t store_next_expiry_ns(const Store *store);

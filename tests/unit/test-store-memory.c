@@ -471,6 +471,14 @@ static void test_pool(void **state)
         worker_pool_drain(f.workers);
         assert_true(fixture_fact(&f, "pool.blank") > 0);
         assert_int_equal(fixture_fact(&f, "memory.used_bytes"), fixture_fact(&f, "pool.bytes"));
+        /* Another limit at run time: what is over it goes, and comes back with the limit. */
+        store_set_pool(f.store, 0);
+        worker_pool_drain(f.workers);
+        assert_int_equal(fixture_fact(&f, "pool.bytes"), 0);
+        assert_int_equal(fixture_fact(&f, "memory.used_bytes"), 0);
+        store_set_pool(f.store, 16 * MIB);
+        worker_pool_drain(f.workers);
+        assert_true(fixture_fact(&f, "pool.blank") > 0);
         assert_int_equal(client_create(&c, &op, "k", 2 * MIB, 0), STATUS_OK);
         assert_int_equal(fixture_fact(&f, "pool.hits"), 1);
         op_clear(&op);
