@@ -175,7 +175,7 @@ static void create_answered(Op *op)
                 return;
         }
         object->slot = op->item.slot;
-        object->generation = op->item.generation;
+        atomic_store_explicit(&object->generation, op->item.generation, memory_order_relaxed);
         object->placement = op->item.placement;
         object->region_id = op->item.region_id;
         object->region_bytes = op->item.region_bytes;

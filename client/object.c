@@ -148,7 +148,7 @@ void object_unref(Object *object)
 void object_fill(Object *object, uint32_t slot, const LayoutSlot *copy)
 {
         object->slot = slot;
-        object->generation = copy->generation;
+        atomic_store_explicit(&object->generation, copy->generation, memory_order_relaxed);
         object->placement = copy->placement;
         object->size_bytes = copy->size_bytes;
         object->is_mutable = copy->state == LAYOUT_SLOT_MUTABLE;

@@ -34,7 +34,7 @@ typedef struct Object {
         bool is_streaming;           /* STREAM: an asynchronous write is under way */
         uint32_t slot;
         uint32_t placement;
-        uint64_t generation;
+        _Atomic uint64_t generation; /* another one from the seal on, where it replaces; others may be looking */
         uint64_t size_bytes;         /* of a mutable object: as it was when held */
         uint64_t capacity_bytes;     /* what its mapping must cover */
         uint64_t region_id;

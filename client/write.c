@@ -91,7 +91,7 @@ static void seal_answered(Op *op)
                 object_unpin(object);
         } else {
                 /* One that replaces has another generation from now on: see PROTOCOL.md. */
-                object->generation = op->item.generation;
+                atomic_store_explicit(&object->generation, op->item.generation, memory_order_relaxed);
                 object->region_id = op->item.region_id;
                 object->offset_bytes = op->item.offset_bytes;
                 if (op->item.placement != 0)
