@@ -9,7 +9,7 @@
  * PR_SET_THP_DISABLE is not set to keep our own heap small: it would also make MADV_COLLAPSE fail; one that we
  * inherited is taken back.
  */
-#include "daemon/daemon.h"
+#include "daemon/daemon-private.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -30,38 +30,13 @@
 
 #include "base/cleanup.h"
 #include "base/macro.h"
-#include "daemon/server/dispatch.h"
-#include "daemon/server/listener.h"
 #include "daemon/service/log.h"
-#include "daemon/service/worker.h"
-#include "daemon/store/store.h"
 
 #define WORKERS_MIN 3 /* idle work, memory being made, and one for who waits for a copy */
 #define WORKERS_MAX 8
 #define HOUSEKEEPING_S 1
 #define EXPIRY_LOOK_S 60 /* at least so often: the clock that lifetimes go by can be set */
 #define TURN_LONG_NS UINT64_C(1000000)
-
-struct Daemon {
-        Config config;
-        int argc;
-        char **argv;
-        uint64_t started_ns;         /* monotonic */
-        char *clamp_reason;          /* why the budget is less than asked for; NULL: it is not */
-        struct event_base *base;
-        Listener *listener;
-        WorkerPool *workers;
-        Store *store;
-        Dispatch *dispatch;
-        struct event *signals[3];
-        struct event *housekeeping;
-        struct event *expiry;
-        uint64_t expiry_armed_ns;    /* what the timer is set to; UINT64_MAX: it is not */
-        uint64_t idle_s;
-        uint64_t turn_ns_max;        /* processor time of the longest turn of the loop so far */
-        uint64_t n_long_turns;       /* of over TURN_LONG_NS */
-        bool is_stopping;
-};
 
 static uint64_t clock_ns(clockid_t clock)
 {
@@ -100,6 +75,9 @@ static void each_fact(void *userdata, DispatchFactFn each, void *each_userdata)
         each(each_userdata, "requests.count", dispatch_n_requests(daemon->dispatch), NULL);
         each(each_userdata, "loop.turn_us_max", daemon->turn_ns_max / 1000, NULL);
         each(each_userdata, "loop.turns_over_1ms", daemon->n_long_turns, NULL);
+        each(each_userdata, "pressure.events", daemon->n_pressures, daemon->pressure ? NULL : "not watched");
+        if (daemon->limit_bytes != UINT64_MAX)
+                each(each_userdata, "memory.limit_bytes", daemon->limit_bytes, NULL);
         if (daemon->clamp_reason)
                 each(each_userdata, "memory.budget_clamped", 0, daemon->clamp_reason);
 }
@@ -133,143 +111,20 @@ static void announce(Daemon *daemon)
                 log_info("memory: %s", summary.text);
 }
 
-/* --- settings ----------------------------------------------------------------------------------------------------- */
-
-/* More than there can be is not promised to anybody. */
-static void clamp_budget(Config *config, char **ret_reason)
-{
-        _cleanup_(cleanup_free) char *reason = NULL;
-        uint64_t max = config_budget_max(&reason);
-
-        free(steal_ptr(ret_reason));
-        if (config->budget_bytes <= max)
-                return;
-        log_warning("budget: %" PRIu64 " MiB is more than there is: %" PRIu64 " MiB, %s, is used",
-                    config->budget_bytes / MIB, max / MIB, reason ? reason : "by the limits of this machine");
-        config->pool_bytes_max = MIN(config->pool_bytes_max, max / 16);
-        config->budget_bytes = max;
-        *ret_reason = steal_ptr(&reason);
-}
-
-void daemon_warn_of_settings(Config *config)
-{
-        _cleanup_(cleanup_free) char *reason = NULL;
-
-        log_configure(config->log_level, LOG_TARGET_STDERR);
-        clamp_budget(config, &reason);
-}
-
-static ProtoNamespace namespace_settings(const ConfigNamespace *from)
-{
-        ProtoNamespace settings = {
-                .fields = from->fields,
-                .owner_uid = from->owner_uid,
-                .owner_gid = from->owner_gid,
-                .mode = from->mode,
-                .backing = from->backing,
-                .huge = from->huge,
-                .quota_bytes = from->quota_bytes,
-                .quota_objects = from->quota_objects,
-                .objects_max = from->objects_max,
-        };
-
-        static_assert(sizeof(settings.name) == sizeof(from->name), "names are alike");
-        memcpy(settings.name, from->name, sizeof(settings.name));
-        return settings;
-}
-
-/* False: one of them cannot be; all others are done. */
-static bool configure_namespaces(Daemon *daemon, const Config *config)
-{
-        bool ok = true;
-
-        for (size_t i = 0; i < config->n_namespaces; i++) {
-                _cleanup_(cleanup_free) char *detail = NULL;
-                ProtoNamespace settings = namespace_settings(&config->namespaces[i]);
-                Status status = store_namespace_configure(daemon->store, &settings, &detail);
-
-                if (status == STATUS_OK)
-                        continue;
-                log_error("namespace %s: %s", settings.name, detail ? detail : status_to_text(status));
-                ok = false;
-        }
-        return ok;
-}
-
-static void warn_of_fixed(const Config *before, const Config *after)
-{
-        static const char text[] = "%s has changed; that takes a restart";
-
-        if (strcmp(before->socket_path, after->socket_path) != 0 || before->socket_mode != after->socket_mode)
-                log_warning(text, "socket");
-        if (before->packed_bytes_max != after->packed_bytes_max)
-                log_warning(text, "packed-max");
-        if (before->staging_bytes != after->staging_bytes)
-                log_warning(text, "staging");
-        if (before->objects_max != after->objects_max)
-                log_warning(text, "objects-max");
-        if (before->n_events != after->n_events)
-                log_warning(text, "events");
-        if (before->n_namespaces_max != after->n_namespaces_max)
-                log_warning(text, "namespaces-max");
-        if (before->huge != after->huge)
-                log_warning(text, "huge");
-        if (before->packed_protection != after->packed_protection)
-                log_warning(text, "packed-protection");
-        if (before->n_workers != after->n_workers)
-                log_warning(text, "workers");
-}
-
-/* What can change at run time changes; the rest stays as it was, and in force. */
-static void apply(Daemon *daemon, Config *config)
-{
-        warn_of_fixed(&daemon->config, config);
-        log_configure(config->log_level, config->log_target);
-        clamp_budget(config, &daemon->clamp_reason);
-        listener_set_limits(daemon->listener, config->clients_max, config->clients_per_uid_max);
-        (void)configure_namespaces(daemon, config); /* the log has what cannot be; the rest goes on */
-        daemon->config.log_level = config->log_level;
-        daemon->config.log_target = config->log_target;
-        daemon->config.clients_max = config->clients_max;
-        daemon->config.clients_per_uid_max = config->clients_per_uid_max;
-        daemon->config.idle_exit_s = config->idle_exit_s;
-        daemon->config.pool_bytes_max = config->pool_bytes_max;
-        daemon->config.session_bytes_max = config->session_bytes_max;
-        store_set_pool(daemon->store, config->pool_bytes_max);
-        store_set_session_limit(daemon->store, config->session_bytes_max);
-        if (daemon->config.budget_bytes != config->budget_bytes) {
-                store_set_budget(daemon->store, config->budget_bytes);
-                dispatch_set_budget(daemon->dispatch, config->budget_bytes);
-                daemon->config.budget_bytes = config->budget_bytes;
-        }
-}
-
-static void reload(Daemon *daemon)
-{
-        _cleanup_(cleanup_free) char *message = NULL;
-        Config config = CONFIG_NULL;
-        int r;
-
-        /* Nobody need listen. */
-        (void)sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%" PRIu64, clock_ns(CLOCK_MONOTONIC) / 1000);
-        r = config_read(&config, daemon->argc, daemon->argv, &message);
-        if (r == 0) {
-                apply(daemon, &config);
-                log_notice("settings have been read again; the budget is %" PRIu64 " MiB",
-                           daemon->config.budget_bytes / MIB);
-        } else {
-                log_error("settings stay as they are: %s", message ? message : strerror(-r));
-        }
-        config_deinit(&config);
-        (void)sd_notify(0, "READY=1"); /* as above */
-}
-
 /* --- the loop ----------------------------------------------------------------------------------------------------- */
 
 static void stop(Daemon *daemon)
 {
         daemon->is_stopping = true;
         (void)event_base_loopbreak(daemon->base); /* the flag is what counts */
+}
+
+static void reload(Daemon *daemon)
+{
+        /* Nobody need listen. */
+        (void)sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%" PRIu64, clock_ns(CLOCK_MONOTONIC) / 1000);
+        daemon_reload(daemon);
+        (void)sd_notify(0, "READY=1"); /* as above */
 }
 
 static void on_signal(evutil_socket_t number, short what, void *userdata)
@@ -305,6 +160,7 @@ static void on_housekeeping(evutil_socket_t fd, short what, void *userdata)
         Daemon *daemon = userdata;
 
         store_sweep_held(daemon->store);
+        daemon_look_at_memory(daemon);
         if (daemon->config.idle_exit_s == 0 || listener_n_peers(daemon->listener) > 0 ||
             !store_is_empty(daemon->store)) {
                 daemon->idle_s = 0;
@@ -487,7 +343,7 @@ static int start_store(Daemon *daemon)
         r = dispatch_new(&dispatch_config, &daemon->dispatch);
         if (r < 0)
                 return fail("making the dispatch", r);
-        return configure_namespaces(daemon, config) ? 0 : DAEMON_E_FAILED;
+        return daemon_configure_namespaces(daemon, config) ? 0 : DAEMON_E_FAILED;
 }
 
 static int start_events(Daemon *daemon)
@@ -505,6 +361,7 @@ static int start_events(Daemon *daemon)
         daemon->expiry = event_new(daemon->base, -1, 0, on_expiry, daemon);
         if (!daemon->housekeeping || !daemon->expiry || event_add(daemon->housekeeping, &second) < 0)
                 return fail("making timers", ENOMEM);
+        daemon_watch_memory(daemon);
         return 0;
 }
 
@@ -545,6 +402,7 @@ int daemon_new(Config *consume_config, int argc, char **argv, Daemon **ret)
         daemon->argv = argv;
         daemon->started_ns = clock_ns(CLOCK_MONOTONIC);
         daemon->expiry_armed_ns = UINT64_MAX;
+        daemon->limit_bytes = UINT64_MAX;
         /* A descriptor with that number that we open ourselves would be taken for it. */
         if (daemon->config.ready_fd >= 0 && fcntl(daemon->config.ready_fd, F_SETFD, FD_CLOEXEC) < 0) {
                 r = fail("--ready-fd", errno);
@@ -553,7 +411,7 @@ int daemon_new(Config *consume_config, int argc, char **argv, Daemon **ret)
                 return r;
         }
         prepare_process();
-        clamp_budget(&daemon->config, &daemon->clamp_reason);
+        daemon_settle_budget(daemon);
         r = start_base(daemon);
         if (r == 0)
                 r = start_listener(daemon);
@@ -582,6 +440,8 @@ void daemon_free(Daemon *daemon)
                 event_free(daemon->housekeeping);
         if (daemon->expiry)
                 event_free(daemon->expiry);
+        pressure_free(daemon->pressure);
+        (void)close_fd(daemon->config.pressure_fd);
         /* The connections, then what they had under way, which ends in the dispatch, then what carried it out. */
         if (daemon->listener)
                 listener_free(daemon->listener);

@@ -47,10 +47,11 @@ bool key_split_name(const char *name, bool is_prefix, Key *ret_namespace, Key *r
         if (colon) {
                 ns = (Key){ name, (size_t)(colon - name) };
                 key = (Key){ colon + 1, n_bytes - ns.n_bytes - 1 };
+                if (!key_is_valid_namespace(ns.bytes, ns.n_bytes))
+                        return false;
         }
-        if (!key_is_valid_namespace(ns.bytes, ns.n_bytes))
-                return false;
-        if (!key_is_valid(key.bytes, key.n_bytes) && !(is_prefix && key.n_bytes == 0))
+        /* There is no NUL in it: the string would have ended there. */
+        if (key.n_bytes > FOLIO_KEY_BYTES_MAX || (key.n_bytes == 0 && !is_prefix))
                 return false;
         *ret_namespace = ns;
         *ret_key = key;

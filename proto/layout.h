@@ -17,7 +17,7 @@
  * waiting get sleeps: it changes whenever an entry of the chain, or the state of a slot in it, changes. A negative answer is valid when the
  * bucket's sequence and n_buckets were the same before and after.
  *
- * Slots. A slot is an object's record. Its seqlock covers it, and the heap block it refers to. A slot is taken by a
+ * Slots. A slot is an object's record. Its seqlock covers it, and the heap blocks it refers to. A slot is taken by a
  * new object only when the old one is freed, that is after the last pin has gone, so the index of a slot names its
  * object for as long as a pin is on it; `generation` tells the objects that use a slot one after the other apart.
  *
@@ -62,6 +62,7 @@ enum {
 #define LAYOUT_FLAG_HOLES (1u << 0)
 #define LAYOUT_FLAG_SPARSE (1u << 1)
 #define LAYOUT_FLAG_WITH_CREATOR (1u << 2)
+#define LAYOUT_FLAG_ZEROS (1u << 3) /* own regions: `extents_block` lists ranges that read as zeros */
 
 typedef struct LayoutIndexHeader {
         /* Written once, before the region is shared. */
@@ -125,7 +126,10 @@ typedef struct LayoutSlot {
         uint64_t hash;
         uint64_t size_bytes;
         uint64_t region_id;
-        uint32_t offset_units;       /* of the chunk in the region, in LAYOUT_CHUNK_UNIT_BYTES; own regions: 0 */
+        union {
+                uint32_t offset_units;  /* packed: of the chunk in the region, in LAYOUT_CHUNK_UNIT_BYTES */
+                uint32_t extents_block; /* own regions: of a LayoutExtents in the heap, in LAYOUT_HEAP_UNIT_BYTES; 0: none */
+        };
         uint32_t heap_block;         /* in LAYOUT_HEAP_UNIT_BYTES from the heap's beginning; 0: none (block 0 is never used) */
         uint64_t capacity_bytes;     /* what the mapping of the object covers */
         uint32_t allocated_pages;    /* of 4 KiB */
@@ -151,6 +155,32 @@ static inline uint64_t layout_heap_bytes(const LayoutSlot *slot)
         uint64_t key = slot->key_bytes > LAYOUT_SLOT_KEY_BYTES ? (uint64_t)slot->key_bytes - LAYOUT_SLOT_KEY_BYTES : 0;
 
         return key + slot->content_type_bytes + slot->metadata_bytes;
+}
+
+/*
+ * The ranges of an own region that read as zeros, in ascending order, apart from each other, in pages of 4 KiB: holes,
+ * and pages that were reserved and never written, or hold nothing but zeros. The last page may lie in the object in
+ * part, and ranges beyond its end are of no meaning. Of a sealed object this is true for ever, and pieces may be added
+ * after the seal. Of a mutable one it was true when the daemon last looked: such a range is then to be read by
+ * descriptor, which touches nothing where there is still nothing. Each new list changes the slot. A range that is not
+ * listed is data, or was too small to be listed, or, of a mutable object, has become a hole since.
+ */
+typedef struct LayoutExtent {
+        uint32_t first_page;
+        uint32_t n_pages;
+} LayoutExtent;
+
+#define LAYOUT_EXTENTS_MAX 511
+typedef struct LayoutExtents {
+        uint32_t n_extents;          /* 1..LAYOUT_EXTENTS_MAX */
+        uint32_t is_partial;         /* 1: holes are left out that were too many; what is not listed may still be one */
+        LayoutExtent extents[LAYOUT_EXTENTS_MAX]; /* in the heap only the first @n_extents are there */
+} LayoutExtents;
+
+/* What a list takes in the heap. */
+static inline size_t layout_extents_bytes(uint32_t n_extents)
+{
+        return offsetof(LayoutExtents, extents) + n_extents * sizeof(LayoutExtent);
 }
 
 /* One word: the high 56 bits of the hash, and below them why it is gone: an enum folio_event_type; 0: empty. */
@@ -180,7 +210,14 @@ typedef struct LayoutPinsHeader {
         uint64_t region_bytes;
         uint64_t summary_offset;     /* n_slots_max / LAYOUT_PINS_PER_SUMMARY bytes, rounded up */
         uint64_t counters_offset;    /* n_slots_max of _Atomic uint32_t */
-        uint8_t reserved[4096 - 40];
+        uint8_t reserved_0[64 - 40];
+        /*
+         * How many threads of the client sleep on words of the index, or are about to: the client counts itself, fences, and
+         * looks at the word again before it sleeps; the daemon changes the word, fences, and need wake nobody where it
+         * finds 0 in all tables.
+         */
+        _Atomic uint32_t n_waiting;
+        uint8_t reserved_1[4096 - 68];
 } LayoutPinsHeader;
 
 static_assert(sizeof(LayoutIndexHeader) == 4096, "index header");
@@ -197,10 +234,13 @@ static_assert(offsetof(LayoutSlot, capacity_bytes) == 48, "slot");
 static_assert(offsetof(LayoutSlot, created_ns) == 64, "slot");
 static_assert(offsetof(LayoutSlot, owner_uid) == 88, "slot");
 static_assert(offsetof(LayoutSlot, key) == 96, "slot");
+static_assert(offsetof(LayoutSlot, extents_block) == 40, "slot");
+static_assert(sizeof(LayoutExtents) == 4096, "extents");
 static_assert(sizeof(LayoutGrave) == 8, "grave");
 static_assert(sizeof(LayoutEvent) == 320, "event");
 static_assert(offsetof(LayoutEvent, key) == 64, "event");
 static_assert(sizeof(LayoutPinsHeader) == 4096, "pins header");
+static_assert(offsetof(LayoutPinsHeader, n_waiting) == 64, "pins header");
 
 /* Which of @n_buckets buckets (at least 1) a hash belongs to. */
 static inline uint32_t layout_bucket(uint64_t hash, uint32_t n_buckets)

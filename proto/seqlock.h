@@ -51,6 +51,7 @@ static inline void seqlock_copy_out(void *to, const void *from, size_t n_words)
         uint64_t *t = to;
         const _Atomic uint64_t *f = from;
 
+#pragma GCC unroll 16
         for (size_t i = 0; i < n_words; i++)
                 t[i] = atomic_load_explicit(&f[i], memory_order_relaxed);
 }

@@ -5,8 +5,7 @@
  * power of two. A request goes to the first bin in which every chunk is large enough (good fit), found by two bitmaps;
  * only if there is none, a few chunks of the bin of its own size are tried, so that a region made to measure is used.
  *
- * Chunk records come from pages of records (slabs), since there are as many as objects: a slab is aligned to its
- * size, so a record finds its slab by its address.
+ * Chunk records come from slabs, since there are as many as objects.
  */
 #include "daemon/memory/packed.h"
 
@@ -18,6 +17,7 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/macro.h"
+#include "daemon/memory/slab.h"
 
 #define UNIT_BYTES UINT64_C(64)
 #define SECOND_LEVEL_BITS 5
@@ -26,7 +26,6 @@
 #define UNITS_MAX (UINT64_C(1) << 35)
 #define OWN_BIN_TRIES 8
 
-#define SLAB_BYTES 4096u
 #define REGION_BYTES_MAX (64 * MIB)
 
 /*
@@ -44,14 +43,6 @@
 #define LEAD_BYTES_MAX (32 * MIB)
 #define LEAD_SHARE 4
 
-typedef struct Slab {
-        List link;                   /* of slabs that have a free record */
-        Chunk *free_chunks;          /* through Chunk.next */
-        unsigned n_used;
-} Slab;
-
-#define SLAB_N_CHUNKS ((SLAB_BYTES - sizeof(Slab)) / sizeof(Chunk))
-
 struct PackedRegion {
         List link;
         Region *region;
@@ -60,7 +51,7 @@ struct PackedRegion {
 
 struct Packed {
         List regions;
-        List slabs;                  /* those with a free record; full ones are known by their chunks alone */
+        Slabs chunks;                /* the records of all of them */
         PackedUsage usage;           /* largest_free_bytes is found when asked */
         uint64_t lead_bytes;
         uint32_t first_bitmap;
@@ -70,55 +61,13 @@ struct Packed {
 
 /* --- records of chunks -------------------------------------------------------------------------------------------- */
 
-static Chunk *slab_chunk(Slab *slab, size_t i)
-{
-        return (Chunk *)(void *)((char *)slab + sizeof(Slab)) + i;
-}
-
 static Chunk *new_chunk(Packed *packed)
 {
-        List *node = list_peek_front(&packed->slabs);
-        Slab *slab;
-        Chunk *chunk;
+        Chunk *chunk = slabs_take(&packed->chunks);
 
-        static_assert(sizeof(Slab) % _Alignof(Chunk) == 0, "records follow the head of a slab");
-        if (node) {
-                slab = LIST_ENTRY(node, Slab, link);
-        } else {
-                slab = aligned_alloc(SLAB_BYTES, SLAB_BYTES);
-                if (!slab)
-                        return NULL;
-                slab->n_used = 0;
-                slab->free_chunks = NULL;
-                for (size_t i = SLAB_N_CHUNKS; i-- > 0;) {
-                        slab_chunk(slab, i)->next = slab->free_chunks;
-                        slab->free_chunks = slab_chunk(slab, i);
-                }
-                list_init(&slab->link);
-                list_push_front(&packed->slabs, &slab->link);
-        }
-        chunk = slab->free_chunks;
-        slab->free_chunks = chunk->next;
-        slab->n_used++;
-        if (!slab->free_chunks)
-                list_unlink(&slab->link);
-        memset(chunk, 0, sizeof(*chunk));
-        list_init(&chunk->bin);
+        if (chunk)
+                list_init(&chunk->bin);
         return chunk;
-}
-
-static void free_chunk(Packed *packed, Chunk *chunk)
-{
-        Slab *slab = (Slab *)(void *)((char *)chunk - ((uintptr_t)chunk & (SLAB_BYTES - 1)));
-
-        if (!slab->free_chunks)
-                list_push_front(&packed->slabs, &slab->link);
-        chunk->next = slab->free_chunks;
-        slab->free_chunks = chunk;
-        if (--slab->n_used == 0) {
-                list_unlink(&slab->link);
-                free(slab);
-        }
 }
 
 /* --- bins --------------------------------------------------------------------------------------------------------- */
@@ -217,7 +166,7 @@ int packed_new(Packed **ret)
                 return -ENOMEM;
         packed->lead_bytes = LEAD_BYTES_MIN;
         list_init(&packed->regions);
-        list_init(&packed->slabs);
+        slabs_init(&packed->chunks, sizeof(Chunk));
         for (unsigned i = 0; i < N_FIRST; i++)
                 for (unsigned j = 0; j < N_SECOND; j++)
                         list_init(&packed->bins[i][j]);
@@ -232,7 +181,7 @@ static Region *remove_region(Packed *packed, PackedRegion *home, Chunk *whole)
 
         assert(home->n_taken == 0 && whole->is_free && !whole->previous && !whole->next);
         unbin_chunk(packed, whole);
-        free_chunk(packed, whole);
+        slabs_give(whole);
         packed->usage.n_regions--;
         packed->usage.region_bytes -= region->size_bytes;
         list_unlink(&home->link);
@@ -248,7 +197,8 @@ void packed_free(Packed *packed)
         /* Every region is one free chunk now, so the bins name them all. */
         for (Chunk *chunk; (chunk = peek_bin_from(packed, 0, 0));)
                 region_unref(remove_region(packed, chunk->home, chunk));
-        assert(list_is_empty(&packed->regions) && list_is_empty(&packed->slabs));
+        assert(list_is_empty(&packed->regions));
+        slabs_deinit(&packed->chunks);
         free(packed);
 }
 
@@ -329,7 +279,7 @@ static void merge_next(Packed *packed, Chunk *chunk)
         chunk->next = next->next;
         if (chunk->next)
                 chunk->next->previous = chunk;
-        free_chunk(packed, next);
+        slabs_give(next);
 }
 
 void packed_give_chunk(Packed *packed, Chunk *chunk, bool keep, Region **ret_empty)

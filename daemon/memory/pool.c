@@ -45,6 +45,9 @@ typedef struct Item {
         uint64_t size_bytes;
         uint64_t tag;
         bool for_packed;
+        bool makes_room;             /* it goes so that others can come */
+        uint64_t offset_bytes;       /* how far it is made */
+        uint64_t n_huge;
         int result;                  /* of the job that makes it */
         uint64_t n_collapse_failed;
 } Item;
@@ -58,6 +61,8 @@ struct Pool {
         List kept;                   /* newest first */
         List freeing;
 };
+
+static void refill_all(Pool *pool);
 
 /* --- giving back -------------------------------------------------------------------------------------------------- */
 
@@ -83,9 +88,13 @@ static void free_item_run(WorkerJob *job)
 static void free_item_done(WorkerJob *job)
 {
         Item *item = CONTAINER_OF(job, Item, job);
+        Pool *pool = item->pool;
+        bool makes_room = item->makes_room;
 
         region_unref(steal_ptr(&item->region)); /* still there if the workers have ended before it ran */
         settle_item(item);
+        if (makes_room)
+                refill_all(pool);
 }
 
 static uint64_t free_at_once_bytes(const Item *item)
@@ -117,6 +126,7 @@ static uint64_t free_uncounted(Pool *pool, Item *item, uint64_t n_so_far)
 static void uncount_item(Pool *pool, Item *item)
 {
         list_unlink(&item->link);
+        pool->usage.ready_bytes -= item->size_bytes;
         if (item->kind) {
                 item->kind->n_blank--;
                 pool->usage.n_blank--;
@@ -133,44 +143,50 @@ static uint64_t free_item(Pool *pool, Item *item, uint64_t n_so_far)
 
 /* --- making ------------------------------------------------------------------------------------------------------- */
 
-/* In a worker thread: from nothing to a region that is whole, zero, huge if possible, and closed to clients. */
-static int make_region(Item *item, Region *region)
+/* In a worker thread, when all of it is there: what is left to do before it can be given away. */
+static int close_region(Item *item)
 {
-        const atomic_bool *cancelled = &item->job.is_cancelled;
-        uint64_t n_huge;
+        Region *region = item->region;
         int r;
 
-        /* Where the policy is against huge pages the probe has not claimed that it can. */
-        r = region_prepare(region, region->size_bytes, true, 0, cancelled, &n_huge, &item->n_collapse_failed);
-        if (r < 0)
-                return r;
+        region->n_huge = item->n_huge;
         if (!item->for_packed)
                 return region_seal_size(region);
         /* Mapped, then sealed: afterwards the kernel allows no other writer. */
         r = region_map(region, true);
         if (r < 0)
                 return r;
-        r = region_populate(region, cancelled);
+        r = region_populate(region, &item->job.is_cancelled);
         if (r < 0)
                 return r;
         return region_seal_to_daemon(region);
 }
 
+/* A part at a time, so that a large one keeps nobody waiting. */
 static void make_item_run(WorkerJob *job)
 {
         Item *item = CONTAINER_OF(job, Item, job);
-        Region *region;
+        atomic_bool is_dear = false; /* it may cost what it costs */
+        uint64_t n_huge, n_failed, n_left;
 
-        if (atomic_load_explicit(&job->is_cancelled, memory_order_relaxed))
+        if (atomic_load_explicit(&job->is_cancelled, memory_order_relaxed)) {
+                item->result = -ECANCELED;
                 return;
-        item->result = region_new(item->backend, "blank", item->size_bytes, &region);
-        if (item->result < 0)
+        }
+        if (!item->region)
+                item->result = region_new(item->backend, "blank", item->size_bytes, &item->region);
+        if (!item->region)
                 return;
-        item->result = make_region(item, region);
-        if (item->result < 0)
-                region_unref(region);
-        else
-                item->region = region;
+        /* Where the policy is against huge pages the probe has not claimed that it can. */
+        n_left = item->size_bytes - item->offset_bytes;
+        item->result = region_prepare_part(item->region, item->offset_bytes, MIN(n_left, REGION_PART_BYTES), true, 0,
+                                           &is_dear, &job->is_cancelled, &n_huge, &n_failed);
+        item->n_huge += n_huge;
+        item->n_collapse_failed += n_failed;
+        item->offset_bytes += REGION_PART_BYTES;
+        job->is_unfinished = item->result == 0 && item->offset_bytes < item->size_bytes;
+        if (item->result == 0 && !job->is_unfinished)
+                item->result = close_region(item);
 }
 
 static void make_item_done(WorkerJob *job)
@@ -182,15 +198,16 @@ static void make_item_done(WorkerJob *job)
 
         kind->n_making--;
         pool->usage.n_collapse_failed += item->n_collapse_failed;
+        if (item->result < 0 && !is_cancelled)
+                kind->is_resting = true;
         if (!item->region) {
-                if (item->result < 0 && !is_cancelled)
-                        kind->is_resting = true;
                 settle_item(item);
-        } else if (is_cancelled || kind->n_blank >= kind->n_target) {
+        } else if (item->result < 0 || is_cancelled || kind->n_blank >= kind->n_target) {
                 (void)free_uncounted(pool, item, 0);
         } else {
                 list_unlink(&item->link);
                 list_push_front(&pool->blank, &item->link);
+                pool->usage.ready_bytes += item->size_bytes;
                 kind->n_blank++;
                 pool->usage.n_blank++;
         }
@@ -224,6 +241,12 @@ static void refill(Pool *pool, Kind *kind)
                 list_push_back(&pool->making, &item->link);
                 worker_pool_submit(pool->config.workers, WORKER_IDLE, &item->job);
         }
+}
+
+static void refill_all(Pool *pool)
+{
+        LIST_FOREACH(node, &pool->kinds)
+                refill(pool, LIST_ENTRY(node, Kind, link));
 }
 
 /* --- pool --------------------------------------------------------------------------------------------------------- */
@@ -296,9 +319,9 @@ void pool_want(Pool *pool, Backend *backend, uint64_t size_bytes, bool for_packe
         Kind *kind = find_kind(pool, backend, size_bytes, for_packed);
         uint64_t n_freed = 0;
 
-        assert(size_bytes > 0 && IS_ALIGNED(size_bytes, HUGE_BYTES));
+        assert(size_bytes > 0 && IS_ALIGNED(size_bytes, for_packed ? HUGE_BYTES : PAGE_BYTES));
         if (!kind) {
-                kind = calloc(1, sizeof(*kind));
+                kind = n_target > 0 ? calloc(1, sizeof(*kind)) : NULL;
                 if (!kind)
                         return; /* as in refill() */
                 kind->backend = backend;
@@ -312,8 +335,10 @@ void pool_want(Pool *pool, Backend *backend, uint64_t size_bytes, bool for_packe
         {
                 Item *item = LIST_ENTRY(node, Item, link);
 
-                if (item->kind == kind && kind->n_blank > n_target)
-                        n_freed += free_item(pool, item, n_freed);
+                if (item->kind != kind || kind->n_blank <= n_target)
+                        continue;
+                item->makes_room = true;
+                n_freed += free_item(pool, item, n_freed);
         }
         refill(pool, kind);
 }
@@ -396,6 +421,7 @@ void pool_give(Pool *pool, Region *consume_region, uint64_t tag)
                 return;
         }
         list_push_front(&pool->kept, &item->link);
+        pool->usage.ready_bytes += size_bytes;
         pool->usage.n_kept++;
 }
 

@@ -30,9 +30,10 @@ int pool_new(const PoolConfig *config, Pool **ret);
 void pool_free(Pool *pool); /* after the workers are drained */
 
 /*
- * Kinds of blanks to keep: regions of @size_bytes (a multiple of HUGE_BYTES) of @backend, mapped writable by the
- * daemon and sealed to it where @for_packed, else unmapped and with their size sealed. @n_target of them, refilled in
- * idle time. What could not be made is tried again when somebody takes or wants.
+ * Kinds of blanks to keep: regions of @size_bytes of @backend (a multiple of PAGE_BYTES, @for_packed of HUGE_BYTES),
+ * mapped writable by the daemon and sealed to it where @for_packed, else unmapped and with their size sealed. @n_target
+ * of them, refilled in idle time, and what is above freed. What could not be made is tried again when somebody takes or
+ * wants.
  */
 void pool_want(Pool *pool, Backend *backend, uint64_t size_bytes, bool for_packed, unsigned n_target);
 
@@ -55,7 +56,8 @@ void pool_set_limit(Pool *pool, uint64_t bytes_max);
 uint64_t pool_drain(Pool *pool, uint64_t n_bytes);
 
 typedef struct PoolUsage {
-        uint64_t bytes;
+        uint64_t bytes;              /* paid for: also what is being made, or on its way back */
+        uint64_t ready_bytes;        /* blanks, and what is kept */
         uint64_t n_blank;
         uint64_t n_kept;
         uint64_t n_hits;

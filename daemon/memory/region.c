@@ -29,7 +29,6 @@
 #include "daemon/memory/pages.h"
 
 #define REGION_MADV_POPULATE_WRITE 23 /* newer than some headers */
-#define PREPARE_SLICE_BYTES (16 * HUGE_BYTES) /* as much as one call to the kernel takes, twice */
 
 #define SEALS_SIZE (F_SEAL_SHRINK | F_SEAL_GROW)
 #define SEALS_DAEMON (F_SEAL_FUTURE_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
@@ -267,49 +266,59 @@ static uint64_t thread_cpu_ns(void)
         return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* Free folios are not always at hand: where the host has taken them back, a piece costs five times as much. */
-static int collapse_while_cheap(Region *region, uint64_t n_bytes, uint64_t piece_ns_max, const atomic_bool *cancelled,
-                                uint64_t *ret_n_huge, uint64_t *ret_n_failed)
+int region_prepare_part(Region *region, uint64_t offset_bytes, uint64_t n_bytes, bool want_huge, uint64_t piece_ns_max,
+                        atomic_bool *is_dear, const atomic_bool *cancelled, uint64_t *ret_n_huge,
+                        uint64_t *ret_n_failed)
 {
-        uint64_t slice_bytes = piece_ns_max ? PREPARE_SLICE_BYTES : n_bytes;
+        uint64_t begun_ns;
+        int r;
 
-        for (uint64_t offset = 0; offset < n_bytes; offset += slice_bytes) {
-                uint64_t n = MIN(slice_bytes, n_bytes - offset), begun_ns = thread_cpu_ns(), n_huge, n_failed;
-                int r = region_collapse(region, offset, n, true, cancelled, &n_huge, &n_failed);
-
+        *ret_n_huge = *ret_n_failed = 0;
+        if (!checked_range(offset_bytes, n_bytes, region->size_bytes))
+                return -EINVAL;
+        if (want_huge && !(region->backend->capabilities & BACKEND_HUGE_AT_ALLOCATION) &&
+            !atomic_load_explicit(is_dear, memory_order_relaxed)) {
+                begun_ns = thread_cpu_ns();
+                r = region_collapse(region, offset_bytes, n_bytes, true, cancelled, ret_n_huge, ret_n_failed);
                 if (r < 0)
                         return r;
-                *ret_n_huge += n_huge;
-                *ret_n_failed += n_failed;
-                if (piece_ns_max && thread_cpu_ns() - begun_ns > n / HUGE_BYTES * piece_ns_max)
-                        return 0;
+                /* Free folios are not always at hand: where the host has taken them back, one costs five times as much. */
+                if (piece_ns_max && thread_cpu_ns() - begun_ns > n_bytes / HUGE_BYTES * piece_ns_max)
+                        atomic_store_explicit(is_dear, true, memory_order_relaxed);
         }
-        return 0;
+        r = pages_fallocate(region->fd, 0, offset_bytes, n_bytes, cancelled);
+        return r == -ENOMEM ? -ENOSPC : r;
 }
 
 int region_prepare(Region *region, uint64_t n_bytes, bool want_huge, uint64_t piece_ns_max,
                    const atomic_bool *cancelled, uint64_t *ret_n_huge, uint64_t *ret_n_failed)
 {
-        int r;
+        atomic_bool is_dear = false;
 
         *ret_n_huge = *ret_n_failed = 0;
-        if (want_huge && !(region->backend->capabilities & BACKEND_HUGE_AT_ALLOCATION)) {
-                r = collapse_while_cheap(region, n_bytes, piece_ns_max, cancelled, ret_n_huge, ret_n_failed);
+        for (uint64_t offset = 0; offset < n_bytes; offset += REGION_PART_BYTES) {
+                uint64_t n_huge, n_failed;
+                int r = region_prepare_part(region, offset, MIN(n_bytes - offset, REGION_PART_BYTES), want_huge,
+                                            piece_ns_max, &is_dear, cancelled, &n_huge, &n_failed);
+
+                *ret_n_huge += n_huge;
+                *ret_n_failed += n_failed;
                 if (r < 0)
                         return r;
         }
-        return region_reserve(region, 0, n_bytes, cancelled);
+        return 0;
 }
 
 int region_populate(Region *region, const atomic_bool *cancelled)
 {
         assert(region->data && region->is_writable);
 
-        for (uint64_t offset = 0; offset < region->size_bytes; offset += PAGES_SLICE_BYTES) {
+        /* A folio at a time: nobody can map anything meanwhile, and the loop, which may want to, would spin for it. */
+        for (uint64_t offset = 0; offset < region->size_bytes; offset += HUGE_BYTES) {
                 if (pages_is_cancelled(cancelled))
                         return -ECANCELED;
                 /* A kernel that does not know it leaves the faults to the first writes. */
-                (void)madvise(region->data + offset, (size_t)MIN(region->size_bytes - offset, PAGES_SLICE_BYTES),
+                (void)madvise(region->data + offset, (size_t)MIN(region->size_bytes - offset, HUGE_BYTES),
                               REGION_MADV_POPULATE_WRITE);
         }
         return 0;
@@ -359,21 +368,19 @@ int region_resize(Region *region, uint64_t size_bytes)
         return 0;
 }
 
-int region_has_holes(Region *region, uint64_t n_bytes, bool *ret)
+int region_find_zeros(Region *region, uint64_t n_bytes, uint64_t n_max, const atomic_bool *cancelled,
+                      LayoutExtents *ret)
 {
-        off_t hole;
+        *ret = ZEROS_NULL;
+        return n_bytes > region->size_bytes ? -EINVAL :
+                                              zeros_add_holes(region->fd, n_bytes, n_max, cancelled, ret);
+}
 
-        if (n_bytes > region->size_bytes)
-                return -EINVAL;
-        if (n_bytes == 0) {
-                *ret = false;
-                return 0;
-        }
-        hole = lseek(region->fd, 0, SEEK_HOLE);
-        if (hole < 0)
-                return -errno;
-        *ret = (uint64_t)hole < n_bytes;
-        return 0;
+int region_scan_zeros(Region *region, ZerosScan *scan, uint64_t budget_bytes, const atomic_bool *cancelled,
+                      LayoutExtents *zeros)
+{
+        return scan->n_bytes > region->size_bytes ? -EINVAL :
+                                                    zeros_scan(region->fd, scan, budget_bytes, cancelled, zeros);
 }
 
 int region_map(Region *region, bool writable)

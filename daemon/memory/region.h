@@ -17,6 +17,7 @@
 
 #include "base/macro.h"
 #include "daemon/memory/backend.h"
+#include "daemon/memory/zeros.h"
 
 typedef struct Region {
         atomic_uint n_references;
@@ -28,6 +29,7 @@ typedef struct Region {
         uint8_t *data;               /* the daemon's shared mapping, aligned to HUGE_BYTES; NULL: none */
         bool is_writable;            /* of @data */
         uint32_t seals;              /* F_SEAL_* known to be on it */
+        uint64_t n_huge;             /* folios of 2 MiB that whoever made it knows to be in it; 0: not known */
         void *charge;                /* whoever pays; region does not look at it */
 } Region;
 
@@ -79,6 +81,16 @@ int region_collapse(Region *region, uint64_t offset_bytes, uint64_t n_bytes, boo
 int region_prepare(Region *region, uint64_t n_bytes, bool want_huge, uint64_t piece_ns_max,
                    const atomic_bool *cancelled, uint64_t *ret_n_huge, uint64_t *ret_n_failed);
 
+/*
+ * The same for a part, which others may be doing for other parts at the same time: [@offset_bytes, + @n_bytes), from a
+ * multiple of HUGE_BYTES on, best REGION_PART_BYTES of it. *@is_dear is common to all parts, and false at first: who finds
+ * that folios cost too much says so to the others.
+ */
+#define REGION_PART_BYTES (16 * HUGE_BYTES)
+int region_prepare_part(Region *region, uint64_t offset_bytes, uint64_t n_bytes, bool want_huge, uint64_t piece_ns_max,
+                        atomic_bool *is_dear, const atomic_bool *cancelled, uint64_t *ret_n_huge,
+                        uint64_t *ret_n_failed);
+
 /* Slow. Faults the daemon's writable mapping in, so that the loop will not have to. Allocates what is not reserved. */
 int region_populate(Region *region, const atomic_bool *cancelled);
 
@@ -98,8 +110,16 @@ int region_get_allocated(Region *region, uint64_t *ret_allocated_bytes);
  */
 int region_resize(Region *region, uint64_t size_bytes);
 
-/* Is any byte of [0, @n_bytes) in a hole? By SEEK_HOLE, to which what is reserved but never written is a hole too. */
-int region_has_holes(Region *region, uint64_t n_bytes, bool *ret);
+/*
+ * Slow. Which pages of [0, @n_bytes) are holes to the kernel, as in zeros.h: those that are reserved but were never
+ * written are. After @n_max of them, or when cancelled, the list is partial.
+ */
+int region_find_zeros(Region *region, uint64_t n_bytes, uint64_t n_max, const atomic_bool *cancelled,
+                      LayoutExtents *ret);
+
+/* Slow. Goes on with @scan: adds the pieces whose bytes are zeros to @zeros. -ENOMEM, -ECANCELED. */
+int region_scan_zeros(Region *region, ZerosScan *scan, uint64_t budget_bytes, const atomic_bool *cancelled,
+                      LayoutExtents *zeros);
 
 /* The daemon's own mapping, aligned to HUGE_BYTES, MADV_DONTDUMP. Mapping twice is a bug. */
 int region_map(Region *region, bool writable);

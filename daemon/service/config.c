@@ -361,6 +361,8 @@ static void set_defaults(Config *config)
 {
         *config = (Config){
                 .ready_fd = -1,
+                .host_root = "",
+                .pressure_fd = -1,
                 .clients_max = 4096,
                 .log_level = LOG_LEVEL_INFO,
                 .log_target = LOG_TARGET_AUTO,
@@ -432,10 +434,12 @@ static int resolve(Config *config, const Options *options, char **ret_message)
         if (config->clients_per_uid_max == 0)
                 config->clients_per_uid_max =
                         config->is_user_daemon ? config->clients_max : (config->clients_max + 1) / 2;
-        if (config->budget_bytes == 0)
-                config->budget_bytes = config_default_budget();
-        if (config->pool_bytes_max == AUTO)
-                config->pool_bytes_max = MIN(config->budget_bytes / 16, 256 * MIB);
+        config->is_budget_given = config->budget_bytes != 0;
+        if (!config->is_budget_given)
+                config->budget_bytes = config_default_budget(config->host_root);
+        config->is_pool_given = config->pool_bytes_max != AUTO;
+        if (!config->is_pool_given)
+                config->pool_bytes_max = config_default_pool(config->budget_bytes);
         if (config->session_bytes_max == 0)
                 config->session_bytes_max = MAX(config->budget_bytes / 2,
                                                 64 * (config->staging_bytes + 4 * config->objects_max + 64 * KIB));
@@ -548,19 +552,24 @@ bool config_parse_size(const char *text, uint64_t *ret)
         return value_parse_size(text, ret);
 }
 
-uint64_t config_default_budget(void)
+uint64_t config_default_pool(uint64_t budget_bytes)
+{
+        return MIN(budget_bytes / 16, 256 * MIB);
+}
+
+uint64_t config_default_budget(const char *host_root)
 {
         _cleanup_(cleanup_free) char *file = NULL;
-        uint64_t total = hostmem_total_bytes(""), limit = hostmem_cgroup_limit_bytes("", &file);
+        uint64_t total = hostmem_total_bytes(host_root), limit = hostmem_cgroup_limit_bytes(host_root, &file);
         uint64_t budget = total > 0 ? total / 2 : GIB;
 
         return MAX(ALIGN_DOWN(MIN(budget, limit / 5 * 4), HUGE_BYTES), HUGE_BYTES);
 }
 
-uint64_t config_budget_max(char **ret_reason)
+uint64_t config_budget_max(const char *host_root, char **ret_reason)
 {
         _cleanup_(cleanup_free) char *file = NULL;
-        uint64_t total = hostmem_total_bytes(""), limit = hostmem_cgroup_limit_bytes("", &file);
+        uint64_t total = hostmem_total_bytes(host_root), limit = hostmem_cgroup_limit_bytes(host_root, &file);
         uint64_t by_total = total > 0 ? total / 10 * 9 : UINT64_MAX, by_limit = file ? limit / 5 * 4 : UINT64_MAX;
         int n;
 

@@ -43,7 +43,9 @@ typedef struct Config {
         /* [memory] */
         uint64_t budget_bytes;       /* config_default_budget() where not given; can be more than config_budget_max() */
         uint64_t packed_bytes_max;
+        bool is_budget_given;        /* else it follows the limits of the machine */
         uint64_t pool_bytes_max;     /* by the budget, where not given */
+        bool is_pool_given;
         uint64_t staging_bytes;
         uint64_t objects_max;        /* of a namespace's index */
         uint32_t n_events;
@@ -54,9 +56,12 @@ typedef struct Config {
         /* [namespace NAME] */
         ConfigNamespace *namespaces;
         size_t n_namespaces;
+        /* No settings, but where the daemon looks: a test has its own. */
+        const char *host_root;       /* as of hostmem.h; borrowed */
+        int pressure_fd;             /* as of pressure_new_fd(); -1: the kernel's */
 } Config;
 
-#define CONFIG_NULL { 0 }
+#define CONFIG_NULL { .ready_fd = -1, .host_root = "", .pressure_fd = -1 }
 
 enum {
         CONFIG_E_USAGE = 1,          /* the sentence is in *@ret_message */
@@ -81,12 +86,15 @@ char *config_print(const Config *config);
 bool config_parse_size(const char *text, uint64_t *ret);
 
 /* Half of memory, or 80 % of the cgroup's limit, whichever is less. */
-uint64_t config_default_budget(void);
+uint64_t config_default_budget(const char *host_root);
+
+/* A sixteenth of the budget, at most 256 MiB. */
+uint64_t config_default_pool(uint64_t budget_bytes);
 
 /*
  * The most that makes sense: 80 % of the cgroup's limit, or 90 % of memory, whichever is less. @ret_reason says which
  * it was; to be freed.
  */
-uint64_t config_budget_max(char **ret_reason);
+uint64_t config_budget_max(const char *host_root, char **ret_reason);
 
 #endif

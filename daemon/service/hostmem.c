@@ -123,27 +123,35 @@ static bool parse_mount(char *line, const char *controller, const char **ret_top
         return true;
 }
 
-static void read_limit(const char *root, const char *directory, const char *name, uint64_t *limit, char **file_name)
+static FILE *open_in(const char *root, const char *directory, const char *name, char **ret_path)
 {
-        _cleanup_(cleanup_free) char *path = NULL;
-        _cleanup_(cleanup_fclose) FILE *file = NULL;
-        uint64_t value;
-
-        if (asprintf(&path, "%s/%s", directory, name) < 0) {
-                path = NULL;
-                return;
+        if (asprintf(ret_path, "%s/%s", directory, name) < 0) {
+                *ret_path = NULL;
+                return NULL;
         }
-        file = open_below(root, path);
-        /* "max" is no number, and no limit; version 1 writes a number beyond any memory instead. */
-        if (!file || fscanf(file, "%" SCNu64, &value) != 1 || value >= UINT64_C(1) << 60 || value >= *limit)
-                return;
-        *limit = value;
-        free(*file_name);
-        *file_name = steal_ptr(&path);
+        return open_below(root, *ret_path);
 }
 
-static void walk_up(const char *root, const char *mount_point, const char *below, bool is_v2, uint64_t *limit,
-                    char **file_name)
+/* "max" is no number, and no limit; version 1 writes a number beyond any memory instead. */
+static bool read_number(const char *root, const char *directory, const char *name, uint64_t *ret, char **ret_path)
+{
+        _cleanup_(cleanup_free) char *path = NULL;
+        _cleanup_(cleanup_fclose) FILE *file = open_in(root, directory, name, &path);
+        uint64_t value;
+
+        if (!file || fscanf(file, "%" SCNu64, &value) != 1 || value >= UINT64_C(1) << 60)
+                return false;
+        *ret = value;
+        if (ret_path)
+                *ret_path = steal_ptr(&path);
+        return true;
+}
+
+/* Called for the directory of each cgroup, from ours on upwards. */
+typedef void (*VisitFn)(void *userdata, const char *root, const char *directory, bool is_v2);
+
+static void walk_up(const char *root, const char *mount_point, const char *below, bool is_v2, VisitFn visit,
+                    void *userdata)
 {
         size_t n_top = strlen(mount_point);
         char directory[PATH_MAX];
@@ -154,9 +162,7 @@ static void walk_up(const char *root, const char *mount_point, const char *below
         for (;;) {
                 char *slash;
 
-                read_limit(root, directory, is_v2 ? "memory.max" : "memory.limit_in_bytes", limit, file_name);
-                if (is_v2)
-                        read_limit(root, directory, "memory.high", limit, file_name);
+                visit(userdata, root, directory, is_v2);
                 slash = strrchr(directory, '/');
                 if (!slash || (size_t)(slash - directory) < n_top)
                         return;
@@ -176,7 +182,7 @@ static const char *path_below(const char *path, const char *top)
         return strncmp(path, top, n) == 0 && path[n] == '/' ? path + n : "";
 }
 
-static void look_at_hierarchy(const char *root, const char *controller, uint64_t *limit, char **file_name)
+static void visit_hierarchy(const char *root, const char *controller, VisitFn visit, void *userdata)
 {
         _cleanup_(cleanup_fclose) FILE *mounts = open_below(root, "/proc/self/mountinfo");
         _cleanup_(cleanup_free) char *line = NULL;
@@ -189,16 +195,110 @@ static void look_at_hierarchy(const char *root, const char *controller, uint64_t
                 const char *top, *mount_point;
 
                 if (parse_mount(line, controller, &top, &mount_point))
-                        walk_up(root, mount_point, path_below(path, top), !controller, limit, file_name);
+                        walk_up(root, mount_point, path_below(path, top), !controller, visit, userdata);
         }
+}
+
+typedef struct Limit {
+        uint64_t n_bytes;
+        char *file;                  /* NULL: none */
+} Limit;
+
+static void lower_limit(Limit *limit, const char *root, const char *directory, const char *name)
+{
+        char *path = NULL;
+        uint64_t value;
+
+        if (!read_number(root, directory, name, &value, &path))
+                return;
+        if (value < limit->n_bytes) {
+                limit->n_bytes = value;
+                free(limit->file);
+                limit->file = steal_ptr(&path);
+        }
+        free(path);
+}
+
+static void find_limit(void *userdata, const char *root, const char *directory, bool is_v2)
+{
+        lower_limit(userdata, root, directory, is_v2 ? "memory.max" : "memory.limit_in_bytes");
+        if (is_v2)
+                lower_limit(userdata, root, directory, "memory.high");
 }
 
 uint64_t hostmem_cgroup_limit_bytes(const char *root, char **ret_file)
 {
-        uint64_t limit = UINT64_MAX;
+        Limit limit = { .n_bytes = UINT64_MAX };
 
-        *ret_file = NULL;
-        look_at_hierarchy(root, NULL, &limit, ret_file);
-        look_at_hierarchy(root, "memory", &limit, ret_file);
-        return limit;
+        visit_hierarchy(root, NULL, find_limit, &limit);
+        visit_hierarchy(root, "memory", find_limit, &limit);
+        *ret_file = limit.file;
+        return limit.n_bytes;
+}
+
+typedef struct Room {
+        bool is_limited;
+        uint64_t limit_bytes;
+        uint64_t used_bytes;
+} Room;
+
+static uint64_t sum_of_files(const char *root, const char *directory, bool is_v2)
+{
+        _cleanup_(cleanup_free) char *path = NULL;
+        _cleanup_(cleanup_fclose) FILE *file = open_in(root, directory, "memory.stat", &path);
+        uint64_t value, sum = 0;
+        char line[256], name[64];
+
+        while (file && fgets(line, sizeof(line), file)) {
+                const char *what = name;
+
+                if (sscanf(line, "%63s %" SCNu64, name, &value) != 2)
+                        continue;
+                /* In version 1 it is those that include the cgroups below. */
+                if (!is_v2 && strncmp(name, "total_", 6) != 0)
+                        continue;
+                if (!is_v2)
+                        what += 6;
+                if ((strcmp(what, "active_file") == 0 || strcmp(what, "inactive_file") == 0) &&
+                    !checked_add(sum, value, &sum))
+                        return 0;
+        }
+        return sum;
+}
+
+static uint64_t left_bytes(const Room *room)
+{
+        return room->used_bytes < room->limit_bytes ? room->limit_bytes - room->used_bytes : 0;
+}
+
+static void find_least_room(void *userdata, const char *root, const char *directory, bool is_v2)
+{
+        Room *least = userdata, here = { .is_limited = true };
+        Limit limit = { .n_bytes = UINT64_MAX };
+        uint64_t n_files;
+
+        find_limit(&limit, root, directory, is_v2);
+        free(limit.file);
+        here.limit_bytes = limit.n_bytes;
+        if (limit.n_bytes == UINT64_MAX || !read_number(root, directory, is_v2 ? "memory.current" :
+                                                                                 "memory.usage_in_bytes",
+                                                        &here.used_bytes, NULL))
+                return;
+        n_files = sum_of_files(root, directory, is_v2);
+        here.used_bytes -= MIN(n_files, here.used_bytes);
+        if (!least->is_limited || left_bytes(&here) < left_bytes(least))
+                *least = here;
+}
+
+bool hostmem_cgroup_room(const char *root, uint64_t *ret_limit_bytes, uint64_t *ret_used_bytes)
+{
+        Room room = { .is_limited = false };
+
+        visit_hierarchy(root, NULL, find_least_room, &room);
+        visit_hierarchy(root, "memory", find_least_room, &room);
+        if (!room.is_limited)
+                return false;
+        *ret_limit_bytes = room.limit_bytes;
+        *ret_used_bytes = room.used_bytes;
+        return true;
 }

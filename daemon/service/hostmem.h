@@ -6,6 +6,7 @@
 #ifndef DAEMON_SERVICE_HOSTMEM_H
 #define DAEMON_SERVICE_HOSTMEM_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* MemTotal; 0 where it cannot be read. */
@@ -16,5 +17,11 @@ uint64_t hostmem_total_bytes(const char *root);
  * that says so, to be freed; NULL where there is none.
  */
 uint64_t hostmem_cgroup_limit_bytes(const char *root, char **ret_file);
+
+/*
+ * Of the same cgroups the one with the least left: its limit, and what is taken of it, without the pages of files on
+ * disk, which the kernel takes back by itself. False: none has a limit.
+ */
+bool hostmem_cgroup_room(const char *root, uint64_t *ret_limit_bytes, uint64_t *ret_used_bytes);
 
 #endif

@@ -76,6 +76,19 @@ static void notify_loop(WorkerPool *pool)
         } while (n < 0 && errno == EINTR);
 }
 
+/* Under the mutex. A job of which a piece is left waits behind the others; this thread at least will look there. */
+static void put_back(WorkerPool *pool, WorkerQueue queue, WorkerJob *job)
+{
+        if (job->is_unfinished) {
+                job->is_unfinished = false;
+                list_push_back(&pool->queues[queue], &job->link);
+                return;
+        }
+        if (list_is_empty(&pool->finished))
+                notify_loop(pool);
+        list_push_back(&pool->finished, &job->link);
+}
+
 static void *run_thread(void *userdata)
 {
         WorkerPool *pool = userdata;
@@ -98,9 +111,7 @@ static void *run_thread(void *userdata)
                 pthread_mutex_lock(&pool->mutex);
                 pool->n_idle_running -= queue == WORKER_IDLE;
                 list_unlink(&job->link);
-                if (list_is_empty(&pool->finished))
-                        notify_loop(pool);
-                list_push_back(&pool->finished, &job->link);
+                put_back(pool, queue, job);
         }
         pthread_mutex_unlock(&pool->mutex);
         return NULL;
@@ -275,10 +286,16 @@ void worker_pool_submit(WorkerPool *pool, WorkerQueue queue, WorkerJob *job)
 
         pool->n_pending++;
         atomic_store_explicit(&job->is_cancelled, false, memory_order_relaxed);
+        job->is_unfinished = false;
         pthread_mutex_lock(&pool->mutex);
         list_push_back(&pool->queues[queue], &job->link);
         pthread_cond_signal(&pool->wake);
         pthread_mutex_unlock(&pool->mutex);
+}
+
+unsigned worker_pool_n_threads(const WorkerPool *pool)
+{
+        return pool->n_threads;
 }
 
 unsigned worker_pool_n_pending(const WorkerPool *pool)

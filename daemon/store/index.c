@@ -3,7 +3,7 @@
  * Slots, their records and texts, graves and events; the buckets are index-table's. Invariants:
  *
  * - Entries and `next` of a chain change only while its head's sequence is odd.
- * - A record, and the heap block it names, change only while the slot's sequence is odd; a block is written before
+ * - A record, and the heap blocks it names, change only while the slot's sequence is odd; a block is written before
  *   the first record that names it, and used again only after a record that does not has been written.
  * - The free list of slots is private memory.
  *
@@ -13,11 +13,8 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <limits.h>
-#include <linux/futex.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/checked.h"
@@ -26,14 +23,14 @@
 #include "daemon/store/index-heap.h"
 #include "daemon/store/index-pieces.h"
 #include "daemon/store/index-table.h"
+#include "daemon/store/index-wakes.h"
 #include "proto/seqlock.h"
 
 #define HEAP_BYTES_PER_SLOT 512
 #define HEAP_BYTES_MIN (UINT64_C(16) << 20)
 #define GRAVES_MIN 1024u
 #define GRAVES_MAX (1u << 20)
-#define DIRTY_MAX 256u
-#define CLOSE_WAKES_MAX 4096u
+#define CLOSE_WAKES_MAX 1024u /* a piece of a millisecond */
 #define GRAVES_PER_WRITE 128u /* graves lie at random: after so many writes nearly every page of them is there */
 
 enum { AREA_BUCKETS, AREA_OVERFLOW, AREA_SLOTS, AREA_GRAVES, AREA_EVENTS, AREA_HEAP, _AREA_MAX };
@@ -50,9 +47,7 @@ struct Index {
         uint32_t first_free_slot;    /* + 1 */
         uint64_t n_graves_written;
         IndexPieces pieces[_AREA_MAX];
-        bool has_events;             /* since the last flush */
-        uint32_t n_dirty;
-        uint32_t dirty[DIRTY_MAX];   /* buckets to wake */
+        IndexWakes wakes;
 };
 
 DEFINE_CLEANUP(Index *, cleanup_index, index_free)
@@ -204,6 +199,10 @@ int index_new(const IndexConfig *config, Index **ret)
         index_heap_init(&index->heap, base + plan.heap_offset, plan.heap_bytes);
         init_pieces(index, &plan);
         fill_header(index, config, &plan);
+        index->wakes.header = index->header;
+        index->wakes.buckets = index->table.buckets;
+        index->wakes.has_sleepers = config->has_sleepers;
+        index->wakes.userdata = config->userdata;
         *ret = steal_ptr(&index);
         return 0;
 }
@@ -292,27 +291,6 @@ static bool has_key(const Index *index, uint32_t slot, Key key, uint64_t hash)
                memcmp(bytes, key.bytes, key.n_bytes) == 0;
 }
 
-static void store_texts(Index *index, uint32_t block, Key key, Key content_type, Key metadata)
-{
-        uint64_t words[ALIGN_UP(INDEX_HEAP_TEXT_BYTES_MAX, 8) / 8];
-        uint8_t *bytes = (uint8_t *)words;
-        size_t n_tail = key_tail_bytes(key.n_bytes);
-        size_t n_bytes = n_tail + content_type.n_bytes + metadata.n_bytes;
-
-        words[(n_bytes - 1) / 8] = 0;
-        if (n_tail > 0)
-                memcpy(bytes, key.bytes + LAYOUT_SLOT_KEY_BYTES, n_tail);
-        if (content_type.n_bytes > 0)
-                memcpy(bytes + n_tail, content_type.bytes, content_type.n_bytes);
-        if (metadata.n_bytes > 0)
-                memcpy(bytes + n_tail + content_type.n_bytes, metadata.bytes, metadata.n_bytes);
-        /*
-         * A reader may be copying this block for the object that had it before: the record that named it has been
-         * overwritten, and that store is ordered before these, so such a reader finds its sequence changed.
-         */
-        seqlock_copy_in(index_heap_at(&index->heap, block), words, (n_bytes + 7) / 8);
-}
-
 static uint32_t take_slot(Index *index)
 {
         uint32_t n = index_n_slots(index), slot;
@@ -358,7 +336,7 @@ int index_reserve_slot(Index *index, Key key, Key content_type, Key metadata, ui
                         give_slot(index, slot);
                         return INDEX_E_HEAP;
                 }
-                store_texts(index, record.heap_block, key, content_type, metadata);
+                index_heap_store_texts(&index->heap, record.heap_block, key, content_type, metadata);
         }
         /* Still FREE; but the daemon must find the block again if the object never comes to be. */
         store_record(index, slot, &record);
@@ -378,6 +356,8 @@ void index_free_slot(Index *index, uint32_t slot)
         store_record(index, slot, &empty);
         if (record.heap_block)
                 index_heap_give(&index->heap, record.heap_block, layout_heap_bytes(&record));
+        if (record.flags & LAYOUT_FLAG_ZEROS)
+                index_heap_give_extents(&index->heap, record.extents_block);
         give_slot(index, slot);
 }
 
@@ -408,19 +388,6 @@ bool index_find(const Index *index, Key key, uint64_t hash, uint32_t *ret_slot)
 
 /* --- waking ------------------------------------------------------------------------------------------------------- */
 
-/* Not PRIVATE: the sleepers are other processes. That nobody sleeps is no error; nothing else can go wrong. */
-static void wake(_Atomic uint32_t *word)
-{
-        (void)syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
-}
-
-static void wake_dirty(Index *index)
-{
-        for (uint32_t i = 0; i < index->n_dirty; i++)
-                wake(&index->table.buckets[index->dirty[i]].sequence);
-        index->n_dirty = 0;
-}
-
 static void change_begin(Index *index, uint32_t bucket)
 {
         seqlock_write_begin((uint32_t *)&index->table.buckets[bucket].sequence);
@@ -430,22 +397,12 @@ static void change_begin(Index *index, uint32_t bucket)
 static void change_end(Index *index, uint32_t bucket)
 {
         seqlock_write_end((uint32_t *)&index->table.buckets[bucket].sequence);
-        if (index->n_dirty > 0 && index->dirty[index->n_dirty - 1] == bucket)
-                return;
-        if (index->n_dirty == DIRTY_MAX)
-                wake_dirty(index);
-        index->dirty[index->n_dirty++] = bucket;
+        index_wakes_mark(&index->wakes, bucket);
 }
 
 bool index_flush(Index *index)
 {
-        bool had_events = index->has_events;
-
-        wake_dirty(index);
-        index->has_events = false;
-        if (had_events)
-                wake(&index->header->event_futex);
-        return had_events;
+        return index_wakes_flush(&index->wakes);
 }
 
 void index_close(Index *index)
@@ -453,7 +410,6 @@ void index_close(Index *index)
         uint32_t n = MIN(atomic_load_explicit(&index->header->n_buckets, memory_order_relaxed), CLOSE_WAKES_MAX);
 
         atomic_store_explicit(&index->header->is_closed, 1, memory_order_release);
-        wake_dirty(index);
         /*
          * The value changes too, so that who is about to sleep does not. In larger tables some find out by their time
          * slice.
@@ -461,11 +417,9 @@ void index_close(Index *index)
         for (uint32_t i = 0; i < n; i++) {
                 change_begin(index, i);
                 seqlock_write_end((uint32_t *)&index->table.buckets[i].sequence);
-                wake(&index->table.buckets[i].sequence);
         }
         atomic_fetch_add_explicit(&index->header->event_futex, 1, memory_order_release);
-        wake(&index->header->event_futex);
-        index->has_events = false;
+        index_wakes_all(&index->wakes, n);
 }
 
 /* --- names -------------------------------------------------------------------------------------------------------- */
@@ -517,6 +471,21 @@ void index_update(Index *index, uint32_t slot, const LayoutSlot *record)
         change_begin(index, bucket);
         store_record(index, slot, record);
         change_end(index, bucket);
+}
+
+void index_update_extents(Index *index, uint32_t slot, LayoutSlot *record, const LayoutExtents *extents)
+{
+        LayoutSlot before = { 0 };
+
+        index_get(index, slot, &before);
+        record->flags &= (uint8_t)~LAYOUT_FLAG_ZEROS;
+        record->extents_block = 0;
+        if (extents->n_extents > 0 && index_heap_take_extents(&index->heap, extents, &record->extents_block))
+                record->flags |= LAYOUT_FLAG_ZEROS;
+        index_update(index, slot, record);
+        /* After the record that named it is gone, as in index_free_slot(). */
+        if (before.flags & LAYOUT_FLAG_ZEROS)
+                index_heap_give_extents(&index->heap, before.extents_block);
 }
 
 void index_replace(Index *index, uint32_t old_slot, uint32_t new_slot)
@@ -592,5 +561,5 @@ void index_event(Index *index, enum folio_event_type type, uint32_t slot, uint64
         atomic_store_explicit(&shared->sequence, sequence, memory_order_release);
         atomic_store_explicit(&h->event_sequence, sequence, memory_order_release);
         atomic_store_explicit(&h->event_futex, (uint32_t)sequence, memory_order_release);
-        index->has_events = true;
+        index->wakes.has_events = true;
 }

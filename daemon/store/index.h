@@ -30,6 +30,9 @@ typedef struct IndexConfig {
         uint64_t hash_seed;
         uint32_t n_slots_max;        /* at least 1 */
         uint32_t n_events;           /* a power of two */
+        /* Asked after changes, and a fence: can anybody be asleep on a word of it? NULL: always. */
+        bool (*has_sleepers)(void *userdata);
+        void *userdata;
 } IndexConfig;
 
 enum {
@@ -71,6 +74,13 @@ void index_write(Index *index, uint32_t slot, const LayoutSlot *record);
 
 /* Writes the record of a slot, in a bucket or not. Where the state changes, those who wait for it are woken. */
 void index_update(Index *index, uint32_t slot, const LayoutSlot *record);
+
+/*
+ * The same for an object with a region of its own, with @extents (n_extents 0: none) in place of those that the slot
+ * has. They are a help and no more: where the heap has no room to spare, the record has none. @record is the slot's as
+ * it stands but for what the caller has changed; afterwards it is what was written.
+ */
+void index_update_extents(Index *index, uint32_t slot, LayoutSlot *record, const LayoutExtents *extents);
 
 /* Puts a written slot into its bucket: its name is there from now on, and must not have been. */
 void index_insert(Index *index, uint32_t slot);

@@ -3,11 +3,10 @@
 #include "daemon/store/object.h"
 
 #include <assert.h>
-#include <stdlib.h>
 
-Object *object_new(void *space, enum folio_lifetime lifetime)
+Object *object_new(Slabs *slabs, void *space, enum folio_lifetime lifetime)
 {
-        Object *object = calloc(1, sizeof(*object));
+        Object *object = slabs_take(slabs);
 
         if (!object)
                 return NULL;
@@ -27,7 +26,7 @@ void object_free(Object *object)
         assert(!list_is_linked(&object->link) && list_is_empty(&object->waiters));
         assert(!object->charge.account && !object->chunk && !object->region);
         assert(!object->is_busy && !object->is_collapsing && object->expiry_place == OBJECT_NOT_PLACED);
-        free(object);
+        slabs_give(object);
 }
 
 void object_set_state(Object *object, ObjectState state)

@@ -17,6 +17,7 @@
 #include "base/list.h"
 #include "daemon/memory/packed.h"
 #include "daemon/memory/region.h"
+#include "daemon/memory/slab.h"
 #include "daemon/store/account.h"
 #include "folio/types.h"
 
@@ -53,7 +54,8 @@ typedef struct Object {
         bool has_expiry : 1;         /* a place is reserved, or taken */
 } Object;
 
-Object *object_new(void *space, enum folio_lifetime lifetime); /* NULL: no memory */
+/* From @slabs, of sizeof(Object). NULL: no memory. */
+Object *object_new(Slabs *slabs, void *space, enum folio_lifetime lifetime);
 void object_free(Object *object);   /* in no list, nothing charged, no memory of its own any more */
 
 /* Only along the arrows above. */

@@ -127,3 +127,10 @@ uint32_t pins_count(const Pins *pins, uint32_t slot)
                 return 0;
         return atomic_load_explicit(&pins->counters[slot], memory_order_seq_cst);
 }
+
+bool pins_is_waiting(const Pins *pins)
+{
+        const LayoutPinsHeader *header = (const LayoutPinsHeader *)(const void *)pins->region->data;
+
+        return atomic_load_explicit(&header->n_waiting, memory_order_seq_cst) != 0;
+}

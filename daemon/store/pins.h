@@ -30,4 +30,10 @@ uint64_t pins_region_bytes(const Pins *pins);
  */
 uint32_t pins_count(const Pins *pins, uint32_t slot);
 
+/*
+ * Does the client say that it sleeps on a word of the index? The caller has changed the word and fenced before. One that
+ * lies is woken for nothing, or is not.
+ */
+bool pins_is_waiting(const Pins *pins);
+
 #endif

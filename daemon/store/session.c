@@ -162,15 +162,14 @@ Status session_new(Store *store, const SessionConfig *config, Session **ret, cha
         return STATUS_OK;
 }
 
-/* The objects that die with a connection, as far as @n_left goes. Each takes itself off the list. */
-static void abandon_objects(Store *store, Session *session, unsigned *n_left)
+/* The objects that die with a connection, as far as @slice goes. Each takes itself off the list. */
+static void abandon_objects(Store *store, Session *session, Slice *slice)
 {
         List *node;
 
-        while (*n_left > 0 && (node = list_peek_front(&session->objects))) {
+        while ((node = list_peek_front(&session->objects)) && store_take_slice(slice)) {
                 Object *object = LIST_ENTRY(node, Object, link);
 
-                --*n_left;
                 if (object->state == OBJECT_WRITING)
                         store_retire_object(store, object, LAYOUT_GRAVE_WRITER_DIED, 0);
                 else
@@ -178,15 +177,15 @@ static void abandon_objects(Store *store, Session *session, unsigned *n_left)
         }
 }
 
-void store_abandon_some(Store *store, unsigned *n_left)
+void store_abandon_some(Store *store, Slice *slice)
 {
         LIST_FOREACH_SAFE(node, &store->closed_sessions)
         {
                 Session *session = LIST_ENTRY(node, Session, link);
 
-                if (*n_left == 0)
+                if (slice->n_left == 0)
                         return;
-                abandon_objects(store, session, n_left);
+                abandon_objects(store, session, slice);
                 session_try_free(session);
         }
 }
@@ -201,7 +200,7 @@ void store_set_session_limit(Store *store, uint64_t bytes_max)
 void session_close(Session *session)
 {
         Store *store = session->store;
-        unsigned n_left = STORE_CHORES_PER_TURN;
+        Slice slice = store_begin_slice();
         List *node;
 
         assert(!session->is_closed);
@@ -210,6 +209,7 @@ void session_close(Session *session)
         list_unlink(&session->link);
         list_push_back(&store->closed_sessions, &session->link);
         store->n_sessions--;
+        store_cancel_preparing(store, session);
         /* Its pins first: what it alone held can go at once. */
         while ((node = list_peek_front(&session->tables))) {
                 SessionTable *table = LIST_ENTRY(node, SessionTable, link);
@@ -218,7 +218,7 @@ void session_close(Session *session)
                 session_drop_table(table);
                 store_try_free_space(store, space);
         }
-        abandon_objects(store, session, &n_left);
+        abandon_objects(store, session, &slice);
         if (!list_is_empty(&session->objects))
                 store_schedule_chore(store);
         store_sweep_held(store);

@@ -17,34 +17,6 @@
 
 /* --- the budget --------------------------------------------------------------------------------------------------- */
 
-/* Only what nobody will miss soon: a quarter of the budget stays, and who waits for memory comes first. */
-static bool pay_for_pool(void *userdata, uint64_t n_bytes)
-{
-        Store *store = userdata;
-        const Account *ignored;
-        Charge charge = CHARGE_NULL;
-
-        if (store->is_stopping || store->is_waking || !list_is_empty(&store->memory_waiters))
-                return false;
-        if (account_free_bytes(&store->budget) < n_bytes + store->budget.bytes_max / 4 ||
-            account_charge(&store->budget, n_bytes, 0, &charge, &ignored))
-                return false;
-        charge_move(&charge, &store->pool_charge, n_bytes);
-        return true;
-}
-
-static void repay_for_pool(void *userdata, uint64_t n_bytes)
-{
-        Store *store = userdata;
-        Charge charge = CHARGE_NULL;
-
-        charge_move(&store->pool_charge, &charge, n_bytes);
-        charge_release(&charge);
-        /* Not from in here: the pool is in the middle of something. */
-        if (!list_is_empty(&store->memory_waiters))
-                store_schedule_chore(store);
-}
-
 /* Is there, or will there be, room for @n_bytes without anybody's doing? */
 static int look_for_room(Store *store, uint64_t n_bytes)
 {
@@ -122,16 +94,23 @@ Status store_refuse_payment(const Store *store, int outcome, uint64_t n_bytes, c
 
 void store_wake_memory_waiters(Store *store)
 {
-        List works = LIST_INIT(works), *node;
+        List works = LIST_INIT(works);
+        Slice slice = store_begin_slice();
 
         if (store->is_waking)
                 return; /* from within: whoever wakes them now comes to all of them */
         store->is_waking = true;
         /* Those who have to wait again come to the end of the other list. */
         list_splice_back(&works, &store->memory_waiters);
-        while ((node = list_take_front(&works)))
-                store_retry_work(LIST_ENTRY(node, Work, link));
+        while (!list_is_empty(&works) && store_take_slice(&slice))
+                store_retry_work(LIST_ENTRY(list_take_front(&works), Work, link));
         store->is_waking = false;
+        if (list_is_empty(&works))
+                return;
+        /* The others in another turn, before those who have come meanwhile. */
+        list_splice_back(&works, &store->memory_waiters);
+        list_splice_back(&store->memory_waiters, &works);
+        store_schedule_chore(store);
 }
 
 /* --- regions that are paid for ------------------------------------------------------------------------------------ */
@@ -478,48 +457,9 @@ static int choose_packed_backend(Store *store, const char **ret_failed_call)
         return 0;
 }
 
-/* Blanks for the sizes that are asked for most; large ones only where there is plenty. */
-static void want_blanks(Store *store)
-{
-        static const struct {
-                uint64_t size_bytes;
-                unsigned n;
-                uint64_t pool_bytes_min;
-        } kinds[] = {
-                { 2 * MIB, 4, 8 * MIB },
-                { 8 * MIB, 2, 64 * MIB },
-                { 32 * MIB, 1, 256 * MIB },
-                { 64 * MIB, 1, 512 * MIB },
-        };
-
-        uint64_t bytes_max = store->config.pool_bytes_max;
-
-        pool_want(store->pool, store->packed_backend, HUGE_BYTES, true, bytes_max >= 4 * MIB ? 1 : 0);
-        /* The size that is wanted next where objects come faster than regions are made. */
-        pool_want(store->pool, store->packed_backend, 8 * MIB, true, bytes_max >= 64 * MIB ? 1 : 0);
-        for (size_t i = 0; i < ARRAY_SIZE(kinds); i++)
-                pool_want(store->pool, store->memfd, kinds[i].size_bytes, false,
-                          bytes_max >= kinds[i].pool_bytes_min ? kinds[i].n : 0);
-}
-
-void store_set_pool(Store *store, uint64_t bytes_max)
-{
-        store->config.pool_bytes_max = bytes_max;
-        pool_set_limit(store->pool, bytes_max);
-        want_blanks(store);
-}
-
 int store_memory_init(Store *store, const char **ret_failed_call)
 {
-        PoolConfig config = {
-                .workers = store->config.workers,
-                .bytes_max = store->config.pool_bytes_max,
-                .pay = pay_for_pool,
-                .repay = repay_for_pool,
-                .userdata = store,
-        };
         const char *tmpfs_call = NULL;
-        const Account *ignored;
         int r;
 
         r = backend_memfd_new(store->config.huge, &store->memfd, ret_failed_call);
@@ -535,14 +475,8 @@ int store_memory_init(Store *store, const char **ret_failed_call)
         r = choose_packed_backend(store, ret_failed_call);
         if (r < 0)
                 return r;
-        r = account_charge(&store->budget, 0, 0, &store->pool_charge, &ignored);
-        assert(r == 0);
         *ret_failed_call = "calloc";
-        r = pool_new(&config, &store->pool);
-        if (r < 0)
-                return r;
-        want_blanks(store);
-        return 0;
+        return store_pool_init(store);
 }
 
 void store_memory_deinit(Store *store)

@@ -89,7 +89,7 @@ Status store_draft_object(Store *store, Space *space, const StoreOp *op, uint64_
         Status status;
         int r;
 
-        object = object_new(space, item->lifetime);
+        object = object_new(&store->objects, space, item->lifetime);
         if (!object)
                 return store_refuse_errno(ret_detail, -ENOMEM, "an object's record");
         r = account_charge(&space->ns.quota, n_bytes, 1, &object->charge, &ignored);
@@ -336,9 +336,9 @@ void store_settle_object(Store *store, Object *object)
 }
 
 /* Each object of the list is looked at once in a round, however many turns that takes. */
-void store_sweep_some(Store *store, unsigned *n_left)
+void store_sweep_some(Store *store, Slice *slice)
 {
-        while (store->n_sweep_left > 0 && *n_left > 0) {
+        while (store->n_sweep_left > 0 && store_take_slice(slice)) {
                 List *node = list_take_front(&store->held);
                 Object *object;
 
@@ -347,7 +347,6 @@ void store_sweep_some(Store *store, unsigned *n_left)
                         return;
                 }
                 store->n_sweep_left--;
-                --*n_left;
                 object = LIST_ENTRY(node, Object, link);
                 list_push_back(&store->held, &object->link);
                 store_settle_object(store, object);
@@ -364,20 +363,19 @@ uint64_t store_next_expiry_ns(const Store *store)
 void store_expire(Store *store)
 {
         uint64_t now_ns = store_now_ns(store);
+        Slice slice = store_begin_slice();
 
-        for (unsigned n = 0; expiry_next_ns(&store->expiry) <= now_ns; n++) {
-                if (n == STORE_CHORES_PER_TURN)
-                        return; /* the next expiry is in the past: the caller comes again at once */
+        /* When the slice is over the next expiry is in the past: the caller comes again at once. */
+        while (expiry_next_ns(&store->expiry) <= now_ns && store_take_slice(&slice))
                 store_retire_object(store, expiry_peek(&store->expiry), FOLIO_EVENT_EXPIRED, FOLIO_EVENT_EXPIRED);
-        }
 }
 
 void store_sweep_held(Store *store)
 {
-        unsigned n_left = STORE_CHORES_PER_TURN;
+        Slice slice = store_begin_slice();
 
         store->n_sweep_left = store->n_held;
-        store_sweep_some(store, &n_left);
+        store_sweep_some(store, &slice);
         if (store->n_sweep_left > 0)
                 store_schedule_chore(store);
         store_wake_memory_waiters(store);

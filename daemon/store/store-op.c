@@ -248,6 +248,17 @@ void store_submit_work(Work *work, WorkerQueue queue, void (*run)(WorkerJob *job
         worker_pool_submit(work->store->config.workers, queue, &work->job);
 }
 
+void store_cancel_preparing(Store *store, const Session *session)
+{
+        LIST_FOREACH(node, &store->preparing)
+        {
+                Work *work = LIST_ENTRY(node, Work, link);
+
+                if (!session || work->op->session == session)
+                        prepare_cancel(work->prepare);
+        }
+}
+
 /* Who waited behind it comes into @ret_queue. A busy object may be gone after this. */
 static void release_work(Work *work, List *ret_queue)
 {

@@ -15,8 +15,10 @@
 
 #include "base/list.h"
 #include "base/macro.h"
+#include "daemon/memory/demand.h"
 #include "daemon/memory/packed.h"
 #include "daemon/memory/pool.h"
+#include "daemon/memory/prepare.h"
 #include "daemon/memory/region.h"
 #include "daemon/store/account.h"
 #include "daemon/store/expiry.h"
@@ -38,8 +40,12 @@
 #define STORE_SLOW_SEAL_BYTES HUGE_BYTES
 #define STORE_SLOW_FREE_BYTES HUGE_BYTES
 #define STORE_CHEAP_PIECE_NS 750000u        /* zeroing 2 MiB takes 200 us where the folio is at hand */
+#define STORE_SLOW_SEARCH_BYTES (256 * KIB) /* in a file with holes: at most two calls for each page of them */
+#define STORE_HOLES_MAX 65536u              /* that are looked at; what is behind counts as data */
+#define STORE_SCAN_SLICE_BYTES (8 * MIB)    /* read: a millisecond or two */
 #define STORE_COLLAPSE_SLICE_BYTES (8 * MIB) /* a few milliseconds of a worker: others wait no longer */
-#define STORE_CHORES_PER_TURN 512u          /* objects looked at before the loop gets its turn */
+#define STORE_CHORES_PER_TURN 512u          /* objects looked at before the loop gets its turn, */
+#define STORE_CHORES_NS UINT64_C(250000)    /* or so long */
 #define STORE_CLAIM_LISTS 64u
 
 /* A job that makes a part of a space's index huge. */
@@ -70,11 +76,28 @@ typedef struct Space {
         unsigned n_works;
         bool is_growing;             /* a packed region is being made */
         bool is_removed;
+        WorkerJob burial;            /* its end: large tables take long to give back */
         uint32_t reap_slot;          /* how far a removed one has been emptied */
         IndexCollapse index_collapse;
         uint64_t index_huge_bytes;   /* as last measured */
         uint64_t held_bytes, n_held, unsealed_bytes, n_unsealed;
 } Space;
+
+/* How much may be done of what is long before the loop gets its turn. */
+typedef struct Slice {
+        unsigned n_left;             /* 0: it is over */
+        uint64_t until_ns;           /* monotonic */
+} Slice;
+
+/* A kind of blanks that the pool has been asked to keep. */
+typedef struct Wanted {
+        Backend *backend;
+        uint64_t size_bytes;
+        bool for_packed;
+        unsigned n;
+} Wanted;
+
+#define STORE_WANTED_MAX (DEMAND_CLASSES_MAX + 8)
 
 typedef struct Work {
         WorkerJob job;
@@ -97,11 +120,19 @@ typedef struct Work {
         uint64_t offset_bytes, n_bytes, old_bytes;
         uint64_t allocated_bytes, huge_bytes;
         uint64_t n_huge, n_failed;   /* pieces of 2 MiB */
-        bool want_huge;
+        LayoutExtents *zeros;        /* what reads as zeros; NULL: not wanted, or no memory for it */
         bool has_holes;
         bool is_stream;
         bool is_closed_by_mode;
+        Prepare *prepare;            /* while it is being made, and @link is in the store's list of those */
 } Work;
+
+/* What an operation is about. */
+typedef struct Target {
+        Space *space;
+        uint64_t hash;               /* of the key, where it is by key */
+        Object *object;              /* NULL: no such name */
+} Target;
 
 struct Store {
         StoreConfig config;
@@ -118,6 +149,14 @@ struct Store {
         Account budget;              /* memory of regions, whole */
         Charge pool_charge;          /* what of it the pool has */
         Pool *pool;
+        Slabs objects;
+        Demand demand;               /* of own regions */
+        Wanted wanted[STORE_WANTED_MAX];
+        unsigned n_wanted;
+        unsigned n_ticks;
+        unsigned n_rest_ticks;       /* so long the pool makes nothing */
+        uint64_t ceiling_bytes;      /* of what is paid for: up to here the pool may grow; UINT64_MAX: no limit seen */
+        uint64_t pool_drained_bytes; /* for the sake of others than our clients */
         List spaces;                 /* by name */
         List removed_spaces;
         unsigned n_spaces;
@@ -130,6 +169,7 @@ struct Store {
         unsigned n_sessions;
         List uid_accounts;
         List memory_waiters;         /* works */
+        List preparing;              /* works */
         List collapses;
         uint64_t freeing_bytes;      /* on its way back to the kernel */
         uint64_t n_sweep_left;       /* held objects to look at in this round */
@@ -151,6 +191,11 @@ static inline uint64_t store_now_ns(const Store *store)
 Status store_refuse(char **ret_detail, Status status, const char *format, ...) _printf_(3, 4);
 Status store_refuse_errno(char **ret_detail, int error, const char *what);
 
+Slice store_begin_slice(void);
+
+/* False: no more in this turn. Else one more object may be looked at. */
+bool store_take_slice(Slice *slice);
+
 /* Has something to be done later: on the loop, but not in the call that found it. */
 void store_schedule_chore(Store *store);
 
@@ -161,7 +206,7 @@ Space *store_find_space_by_id(const Store *store, uint32_t id);
 Status store_make_space(Store *store, const ProtoNamespace *settings, uint32_t default_mode, uid_t owner_uid,
                         gid_t owner_gid, Space **ret, char **ret_detail);
 void store_remove_space(Store *store, Space *space);  /* from view; its objects go bit by bit */
-void store_reap_spaces(Store *store, unsigned *n_left);
+void store_reap_spaces(Store *store, Slice *slice);
 void store_try_free_space(Store *store, Space *space); /* if it is removed, and empty */
 void store_mark_dirty(Store *store, Space *space);
 uint32_t store_rights(const Store *store, const Space *space, const Session *session);
@@ -201,16 +246,49 @@ enum { STORE_CHUNK_GROWING = 16 };
 int store_take_chunk(Store *store, Space *space, uint64_t n_bytes, Chunk **ret);
 void store_give_chunk(Store *store, Space *space, Chunk *chunk);
 
-/* Runs whoever waited for memory again. */
+/* Runs those who waited for memory again; what does not fit into a slice, a chore will. */
 void store_wake_memory_waiters(Store *store);
+
+/* --- store-pool.c ------------------------------------------------------------------------------------------------- */
+
+int store_pool_init(Store *store);
+
+/* An own region of @n_bytes is asked for: such a one may be wanted again. */
+void store_note_demand(Store *store, uint64_t n_bytes);
 
 /* --- store-huge.c ------------------------------------------------------------------------------------------------- */
 
-void store_begin_collapse(Store *store, Object *object);
+/*
+ * For an object that has just been sealed. @consume_zeros: what is known to read as zeros; NULL: nothing is, and it is
+ * not looked for. @wants_huge: some of its pages are small.
+ */
+void store_begin_idle_work(Store *store, Object *object, LayoutExtents *consume_zeros, bool wants_huge);
 
 /* The object goes: its region stays with the job until that is over. */
 void store_orphan_collapse(Store *store, Object *object);
 void store_cancel_collapses(Store *store);
+
+/* --- store-extents.c ---------------------------------------------------------------------------------------------- */
+
+/* Is it one whose holes come and go? */
+bool store_has_changing_zeros(const Object *object);
+
+/* Should a search for the holes of the file be a worker's? */
+bool store_is_search_slow(Region *region);
+
+/* In a worker, or on the loop: fills in @work->zeros, if it is there, for the whole of its region. */
+void store_find_zeros(Work *work);
+
+/* Writes the record of an object that has no page yet, or the one it has, with what reads as zeros. */
+void store_publish_empty(const Object *object, LayoutSlot *record);
+void store_publish_zeros(const Object *object, const LayoutExtents *zeros);
+
+/*
+ * Somebody is going to read: if its holes change, what they are now is in the index when this returns OK; or PENDING,
+ * and when @finish has called store_end_refreshing(), before it ends the work.
+ */
+int store_refresh_zeros(Store *store, const Target *target, StoreOp *op, void (*finish)(Work *work));
+void store_end_refreshing(Work *work);
 
 /* --- store-index-huge.c ------------------------------------------------------------------------------------------- */
 
@@ -243,23 +321,17 @@ void store_forget_object(Store *store, Object *object);
 
 /* After an operation on it: frees a retracted object if it can. */
 void store_settle_object(Store *store, Object *object);
-void store_sweep_some(Store *store, unsigned *n_left);
+void store_sweep_some(Store *store, Slice *slice);
 
 /* --- session.c ---------------------------------------------------------------------------------------------------- */
 
 /* Objects of connections that have ended. */
-void store_abandon_some(Store *store, unsigned *n_left);
+void store_abandon_some(Store *store, Slice *slice);
 
 /* --- store-op.c --------------------------------------------------------------------------------------------------- */
 
 /* What a handler returns when the operation will be finished later; else it returns a Status. */
 #define STORE_OP_PENDING (-1)
-
-typedef struct Target {
-        Space *space;
-        uint64_t hash;               /* of the key, where it is by key */
-        Object *object;              /* NULL: no such name */
-} Target;
 
 /*
  * Finds what the operation is about, and checks that the session has @rights. PENDING: it is not its turn and has
@@ -273,6 +345,9 @@ Status store_refuse_missing(const Target *target, const StoreOp *op);
 /* @object: made busy; NULL: the key is claimed. NULL is returned where memory is out. */
 Work *store_begin_work(Store *store, const Target *target, StoreOp *op, Object *object);
 void store_submit_work(Work *work, WorkerQueue queue, void (*run)(WorkerJob *job), void (*finish)(Work *work));
+
+/* Nobody will want what they make: those of @session, or all with NULL. */
+void store_cancel_preparing(Store *store, const Session *session);
 
 /* Lets go, answers, frees @work, and runs who waited behind it. */
 void store_end_work(Work *work, Status status);

@@ -14,6 +14,8 @@
 
 #include "base/cleanup.h"
 
+#define TABLES_LOOKED_AT_MAX 16u
+
 Space *store_find_space(const Store *store, const char *name)
 {
         LIST_FOREACH(node, &store->spaces)
@@ -30,14 +32,29 @@ Space *store_find_space_by_id(const Store *store, uint32_t id)
         return NULL;
 }
 
+/* All that can be large. Not on the loop where it is. */
+static void free_tables(Space *space)
+{
+        index_free(steal_ptr(&space->index));
+        packed_free(steal_ptr(&space->packed));
+        free(steal_ptr(&space->objects));
+}
+
 static void free_space(Space *space)
 {
-        index_free(space->index);
-        if (space->packed)
-                packed_free(space->packed);
-        free(space->objects);
+        free_tables(space);
         namespace_deinit(&space->ns);
         free(space);
+}
+
+static void burial_run(WorkerJob *job)
+{
+        free_tables(CONTAINER_OF(job, Space, burial));
+}
+
+static void burial_done(WorkerJob *job)
+{
+        free_space(CONTAINER_OF(job, Space, burial));
 }
 
 DEFINE_CLEANUP(Space *, cleanup_space, free_space)
@@ -61,6 +78,22 @@ static Status choose_backend(const Store *store, Space *space, char **ret_detail
         return STATUS_OK;
 }
 
+/* Asked on every put: with many connections the answer would cost more than a needless wake-up. */
+static bool has_sleepers(void *userdata)
+{
+        const Space *space = userdata;
+        unsigned n = 0;
+
+        LIST_FOREACH(node, &space->tables)
+        {
+                const SessionTable *table = LIST_ENTRY(node, SessionTable, space_link);
+
+                if (n++ == TABLES_LOOKED_AT_MAX || (table->pins && pins_is_waiting(table->pins)))
+                        return true;
+        }
+        return false;
+}
+
 static int fill_space(Store *store, Space *space)
 {
         IndexConfig config = {
@@ -71,6 +104,8 @@ static int fill_space(Store *store, Space *space)
                 .generation = 1,
                 .n_slots_max = space->ns.objects_max,
                 .n_events = store->config.n_events,
+                .has_sleepers = has_sleepers,
+                .userdata = space,
         };
         int r;
 
@@ -149,28 +184,25 @@ static bool is_space_done(const Space *space)
 
 void store_try_free_space(Store *store, Space *space)
 {
-        Region *region;
-
         if (!is_space_done(space))
                 return;
+        /* Nobody knows it any more but the job. */
         list_unlink(&space->link);
         list_unlink(&space->dirty_link);
-        /* The index of many objects is large: its memory goes on a worker. */
-        region = region_ref(index_region(space->index));
-        free_space(space);
-        store_drop_region(store, region);
+        space->burial.run = burial_run;
+        space->burial.done = burial_done;
+        worker_pool_submit(store->config.workers, WORKER_URGENT, &space->burial);
 }
 
-/* Objects of one space, as far as @n_left goes. */
-static void reap_space(Store *store, Space *space, unsigned *n_left)
+/* Objects of one space, as far as @slice goes. */
+static void reap_space(Store *store, Space *space, Slice *slice)
 {
         uint32_t n_slots = index_n_slots(space->index);
 
         space->n_works++; /* stays while we look at it */
-        while (space->reap_slot < n_slots && *n_left > 0) {
+        while (space->reap_slot < n_slots && store_take_slice(slice)) {
                 Object *object = space->objects[space->reap_slot++];
 
-                --*n_left;
                 /* Drafts end with their works, held ones with their holders. */
                 if (object && object->state != OBJECT_DRAFT && object->state != OBJECT_RETRACTED)
                         store_retire_object(store, object, 0, 0);
@@ -178,15 +210,15 @@ static void reap_space(Store *store, Space *space, unsigned *n_left)
         space->n_works--;
 }
 
-void store_reap_spaces(Store *store, unsigned *n_left)
+void store_reap_spaces(Store *store, Slice *slice)
 {
         LIST_FOREACH_SAFE(node, &store->removed_spaces)
         {
                 Space *space = LIST_ENTRY(node, Space, link);
 
-                if (*n_left == 0)
+                if (slice->n_left == 0)
                         return;
-                reap_space(store, space, n_left);
+                reap_space(store, space, slice);
                 /* Frees this one at most, so the next stays the next. */
                 store_try_free_space(store, space);
         }

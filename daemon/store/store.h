@@ -60,6 +60,18 @@ bool store_is_empty(const Store *store); /* no object, held ones neither */
 /* Changes what can change at run time. Never takes memory away from what is there. */
 void store_set_budget(Store *store, uint64_t budget_bytes);
 void store_set_pool(Store *store, uint64_t bytes_max);
+
+/* Once a second: forgets what has not been asked for lately, and lets the pool follow. */
+void store_tick(Store *store);
+
+/* The machine is short of memory: all that the pool has goes, and it rests for a while. */
+void store_relieve(Store *store);
+
+/*
+ * What this process may have, with all that share its limit, and what of it is taken and cannot be had back without
+ * somebody's doing: the pool keeps a tenth of the limit free. UINT64_MAX: no limit.
+ */
+void store_set_host(Store *store, uint64_t limit_bytes, uint64_t used_bytes);
 void store_set_session_limit(Store *store, uint64_t bytes_max); /* of one uid */
 
 /* When expired objects must be looked for, CLOCK_REALTIME; UINT64_MAX: never. Then store_expire(). */

@@ -7,13 +7,16 @@
 #include "daemon/store/store-private.h"
 
 #include <errno.h>
+#include <stdlib.h>
+
+#include "base/cleanup.h"
 
 #define TRUNCATE_FLAGS PROTO_ITEM_BY_SLOT
 #define DELETE_FLAGS (PROTO_ITEM_BY_SLOT | PROTO_ITEM_IF_EXISTS)
 
 /* --- TRUNCATE ----------------------------------------------------------------------------------------------------- */
 
-static Status commit(Store *store, StoreOp *op, Object *object, uint64_t size_bytes)
+static Status commit(Store *store, StoreOp *op, Object *object, uint64_t size_bytes, const LayoutExtents *zeros)
 {
         const Space *space = object->space;
         uint64_t allocated;
@@ -26,13 +29,15 @@ static Status commit(Store *store, StoreOp *op, Object *object, uint64_t size_by
                 record.allocated_pages = (uint32_t)MIN(allocated / PAGE_BYTES, UINT32_MAX);
                 record.huge_folios = (uint32_t)MIN(record.huge_folios, allocated / HUGE_BYTES);
         }
-        index_update(space->index, object->slot, &record);
+        if (zeros)
+                index_update_extents(space->index, object->slot, &record, zeros);
+        else
+                index_update(space->index, object->slot, &record);
         store_fill_op(op, object);
         return STATUS_OK;
 }
 
-/* In a worker thread, or on the loop. */
-static int change_memory(Work *work)
+static int change_pages(Work *work)
 {
         const atomic_bool *cancelled = &work->job.is_cancelled;
         bool is_sparse = work->object->is_sparse;
@@ -56,6 +61,16 @@ static int change_memory(Work *work)
         return is_sparse ? 0 : region_reserve(region, work->old_bytes, work->n_bytes - work->old_bytes, cancelled);
 }
 
+/* In a worker thread, or on the loop. */
+static int change_memory(Work *work)
+{
+        int r = change_pages(work);
+
+        if (r == 0)
+                store_find_zeros(work);
+        return r;
+}
+
 static void truncate_run(WorkerJob *job)
 {
         Work *work = CONTAINER_OF(job, Work, job);
@@ -73,7 +88,8 @@ static void truncate_finish(Work *work)
         else if (work->object->state != OBJECT_MUTABLE)
                 status = store_refuse(&op->detail, STATUS_DELETED, "the object was deleted meanwhile");
         else
-                status = commit(work->store, op, work->object, work->n_bytes);
+                status = commit(work->store, op, work->object, work->n_bytes, work->zeros);
+        free(steal_ptr(&work->zeros));
         store_end_work(work, status);
 }
 
@@ -94,6 +110,15 @@ static Status check_mutable(StoreOp *op, const Target *target)
                 break;
         }
         return store_refuse(&op->detail, STATUS_STATE, "the object is sealed: its size cannot change");
+}
+
+static bool is_truncation_slow(const Work *work)
+{
+        /* Shrinking works on all that is behind the new end. */
+        uint64_t n_bytes = work->n_bytes > work->old_bytes ? work->n_bytes - work->old_bytes :
+                                                             work->region->size_bytes - work->n_bytes;
+
+        return n_bytes > STORE_SLOW_TRUNCATE_BYTES || (work->zeros && store_is_search_slow(work->region));
 }
 
 int store_verb_truncate(Store *store, StoreOp *op)
@@ -129,9 +154,9 @@ int store_verb_truncate(Store *store, StoreOp *op)
         work->region = target.object->region;
         work->n_bytes = item->size_bytes;
         work->old_bytes = record.size_bytes;
-        /* Shrinking works on all that is behind the new end. */
-        if ((work->n_bytes > work->old_bytes ? work->n_bytes - work->old_bytes :
-                                               work->region->size_bytes - work->n_bytes) > STORE_SLOW_TRUNCATE_BYTES) {
+        if (store_has_changing_zeros(target.object))
+                work->zeros = calloc(1, sizeof(*work->zeros)); /* without it what was found last stays */
+        if (is_truncation_slow(work)) {
                 store_submit_work(work, WORKER_URGENT, truncate_run, truncate_finish);
                 return STORE_OP_PENDING;
         }

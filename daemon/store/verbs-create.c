@@ -134,8 +134,7 @@ int store_draft_packed(Store *store, const Target *target, StoreOp *op, Object *
 /* --- a region of its own ------------------------------------------------------------------------------------------ */
 
 /* All is there; nothing can be refused any more but the name of a mutable object, and a descriptor. */
-/* @n_huge: folios of 2 MiB that are known to be in it. */
-static Status commit_own(Store *store, StoreOp *op, Object *object, uint64_t n_huge)
+static Status commit_own(Store *store, StoreOp *op, Object *object)
 {
         _cleanup_(cleanup_fd) int fd = -1;
         uint64_t allocated = 0;
@@ -151,9 +150,11 @@ static Status commit_own(Store *store, StoreOp *op, Object *object, uint64_t n_h
         if (region_get_allocated(object->region, &allocated) == 0)
                 record.allocated_pages = (uint32_t)(allocated / PAGE_BYTES);
         /* Who fills it may want to know: into huge pages a copy through a mapping is the fastest. */
-        record.huge_folios = (uint32_t)n_huge;
+        record.huge_folios = (uint32_t)object->region->n_huge;
         if (op->item->flags & FOLIO_MUTABLE) {
                 record.protection = FOLIO_PROTECTION_NONE;
+                if (object->is_sparse)
+                        store_publish_empty(object, &record);
                 status = store_publish(store, object, op->session, OBJECT_MUTABLE, &record, &op->detail);
                 if (status != STATUS_OK)
                         return status;
@@ -165,37 +166,29 @@ static Status commit_own(Store *store, StoreOp *op, Object *object, uint64_t n_h
         return STATUS_OK;
 }
 
-static void reserve_run(WorkerJob *job)
+static void own_prepared(void *userdata, int result, uint64_t n_huge, uint64_t n_failed)
 {
-        Work *work = CONTAINER_OF(job, Work, job);
-
-        /*
-         * Huge from the start, where that is allowed: filling it then is faster by as much as this takes longer, and
-         * nobody has to copy it into huge folios afterwards (measured: half of the processor time in all).
-         */
-        work->result = region_prepare(work->region, work->n_bytes, work->want_huge, STORE_CHEAP_PIECE_NS, &job->is_cancelled, &work->n_huge,
-                                      &work->n_failed);
-}
-
-static void reserve_finish(Work *work)
-{
+        Work *work = userdata;
         Store *store = work->store;
         Object *object = work->object;
         StoreOp *op = work->op;
         Status status;
 
-        store->n_collapsed += work->n_huge;
-        store->n_collapse_failed += work->n_failed;
-        if (work->result < 0)
-                status = store_refuse_errno(&op->detail, work->result, "the object's pages");
-        else if (op->session->is_closed || work->space->is_removed)
+        list_unlink(&work->link);
+        object->region->n_huge = n_huge;
+        store->n_collapsed += n_huge;
+        store->n_collapse_failed += n_failed;
+        if (op->session->is_closed || work->space->is_removed)
                 status = store_refuse(&op->detail, STATUS_CANCELLED, "the connection or the namespace has gone "
                                                                      "meanwhile");
+        else if (result < 0)
+                status = store_refuse_errno(&op->detail, result, "the object's pages");
         else
-                status = commit_own(store, op, object, work->n_huge);
+                status = commit_own(store, op, object);
         if (status != STATUS_OK)
                 store_forget_object(store, object);
         store_end_work(work, status);
+        store_flush(store);
 }
 
 /*
@@ -267,28 +260,49 @@ static int refuse_region(Store *store, const Target *target, StoreOp *op, Object
         return store_refuse_errno(&op->detail, r, "the region of the object");
 }
 
+/*
+ * Huge from the start, where that is allowed: filling it then is faster by as much as this takes longer, and nobody has
+ * to copy it into huge folios afterwards (measured: half of the processor time in all).
+ */
+static int begin_preparing(Store *store, const Target *target, StoreOp *op, Object *object, uint64_t n_bytes)
+{
+        PrepareConfig config = {
+                .workers = store->config.workers,
+                .region = object->region,
+                .n_bytes = n_bytes,
+                .want_huge = target->space->ns.huge != FOLIO_HUGE_NEVER,
+                .piece_ns_max = STORE_CHEAP_PIECE_NS,
+                .done = own_prepared,
+        };
+        Work *work = store_begin_work(store, target, op, NULL);
+        int r;
+
+        if (!work)
+                return refuse_region(store, target, op, object, -ENOMEM, n_bytes);
+        work->object = object;
+        config.userdata = work;
+        r = prepare_begin(&config, &work->prepare);
+        if (r < 0) {
+                store_forget_object(store, object);
+                store_end_work(work, store_refuse_errno(&op->detail, r, "the region of the object"));
+                return STORE_OP_PENDING;
+        }
+        list_push_back(&store->preparing, &work->link);
+        return STORE_OP_PENDING;
+}
+
 static int reserve_and_commit(Store *store, const Target *target, StoreOp *op, Object *object, uint64_t n_bytes)
 {
         Status status;
-        Work *work;
         int r = 0;
 
-        if (n_bytes > STORE_SLOW_RESERVE_BYTES) {
-                work = store_begin_work(store, target, op, NULL);
-                if (!work)
-                        return refuse_region(store, target, op, object, -ENOMEM, n_bytes);
-                work->object = object;
-                work->region = object->region;
-                work->n_bytes = n_bytes;
-                work->want_huge = target->space->ns.huge != FOLIO_HUGE_NEVER;
-                store_submit_work(work, WORKER_URGENT, reserve_run, reserve_finish);
-                return STORE_OP_PENDING;
-        }
+        if (n_bytes > STORE_SLOW_RESERVE_BYTES)
+                return begin_preparing(store, target, op, object, n_bytes);
         if (n_bytes > 0)
                 r = region_reserve(object->region, 0, n_bytes, NULL);
         if (r < 0)
                 return refuse_region(store, target, op, object, r, n_bytes);
-        status = commit_own(store, op, object, 0);
+        status = commit_own(store, op, object);
         if (status != STATUS_OK)
                 store_forget_object(store, object);
         return status;
@@ -304,6 +318,8 @@ static bool take_blank(Store *store, Space *space, Object *object, uint64_t file
 
         if (space->ns.huge == FOLIO_HUGE_NEVER && store->config.huge != FOLIO_HUGE_NEVER)
                 return false;
+        if (space->own_backend == store->memfd)
+                store_note_demand(store, file_bytes);
         object->region = store_take_blank(store, space->own_backend, file_bytes, false, 0);
         if (!object->region)
                 return false;

@@ -38,13 +38,43 @@ static Status check_region(StoreOp *op, const Object *object)
         return store_refuse(&op->detail, STATUS_INTERNAL, "an object in no state");
 }
 
+static Status answer_region(const Store *store, StoreOp *op, const Object *object)
+{
+        bool is_writable = op->item->flags & PROTO_ITEM_WRITABLE;
+        Region *region = object_region(object);
+        int r, fd;
+
+        r = region_open_read_only(region);
+        if (r < 0)
+                return store_refuse_errno(&op->detail, r, "a read-only descriptor of the region");
+        fd = fcntl(is_writable ? region->fd : region->fd_read_only, F_DUPFD_CLOEXEC, 3);
+        if (fd < 0)
+                return store_refuse_errno(&op->detail, -errno, "a descriptor of the region");
+        /* Where descriptors are short, one is not kept for the next who asks. */
+        if (object->region && region->fd_read_only >= store->object_fds_max)
+                region->fd_read_only = close_fd(region->fd_read_only);
+        store_fill_op(op, object);
+        op->fd = fd;
+        return STATUS_OK;
+}
+
+static void region_finish(Work *work)
+{
+        Status status;
+
+        store_end_refreshing(work);
+        status = check_region(work->op, work->object);
+        if (status == STATUS_OK)
+                status = answer_region(work->store, work->op, work->object);
+        store_end_work(work, status);
+}
+
 int store_verb_region(Store *store, StoreOp *op)
 {
         bool is_writable = op->item->flags & PROTO_ITEM_WRITABLE;
-        Region *region;
         Target target;
         Status status;
-        int r, fd;
+        int r;
 
         if (op->item->flags & ~REGION_FLAGS || !(op->item->flags & PROTO_ITEM_BY_SLOT))
                 return store_refuse(&op->detail, STATUS_INVALID, "a region is asked for by slot, with no flag but "
@@ -55,19 +85,12 @@ int store_verb_region(Store *store, StoreOp *op)
         status = check_region(op, target.object);
         if (status != STATUS_OK)
                 return status;
-        region = object_region(target.object);
-        r = region_open_read_only(region);
-        if (r < 0)
-                return store_refuse_errno(&op->detail, r, "a read-only descriptor of the region");
-        fd = fcntl(is_writable ? region->fd : region->fd_read_only, F_DUPFD_CLOEXEC, 3);
-        if (fd < 0)
-                return store_refuse_errno(&op->detail, -errno, "a descriptor of the region");
-        /* Where descriptors are short, one is not kept for the next who asks. */
-        if (target.object->region && region->fd_read_only >= store->object_fds_max)
-                region->fd_read_only = close_fd(region->fd_read_only);
-        store_fill_op(op, target.object);
-        op->fd = fd;
-        return STATUS_OK;
+        if (!is_writable) {
+                r = store_refresh_zeros(store, &target, op, region_finish);
+                if (r != STATUS_OK)
+                        return r;
+        }
+        return answer_region(store, op, target.object);
 }
 
 /* --- RELEASE ------------------------------------------------------------------------------------------------------ */

@@ -248,8 +248,12 @@ Status store_namespace_configure(Store *store, const ProtoNamespace *settings, c
                 namespace_apply(&space->ns, settings);
                 return STATUS_OK;
         }
-        /* The new one first: if it cannot be made, the old one stays as it is. */
+        /* The new one first: if it cannot be made, the old one stays as it is. Together they count as one. */
+        if (old)
+                store->n_spaces--;
         status = store_make_space(store, settings, mode, store->uid, store->gid, &space, ret_detail);
+        if (old)
+                store->n_spaces++;
         if (status == STATUS_OK && old)
                 store_remove_space(store, old);
         return status;

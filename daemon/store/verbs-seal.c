@@ -8,9 +8,11 @@
 #include "daemon/store/store-private.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/cleanup.h"
 
 #define SEAL_FLAGS (PROTO_ITEM_BY_SLOT | PROTO_ITEM_STAGED)
 
@@ -145,6 +147,9 @@ static Status commit_own(Work *work)
         if (object->is_stream)
                 trim_charges(object);
         index_get(work->space->index, object->slot, &record);
+        /* Before the rest, which nobody may see if it cannot be published: this is true from now on in any case. */
+        if (work->zeros && work->zeros->n_extents > 0)
+                index_update_extents(work->space->index, object->slot, &record, work->zeros);
         record.capacity_bytes = record.size_bytes;
         record.allocated_pages = (uint32_t)MIN(work->allocated_bytes / PAGE_BYTES, UINT32_MAX);
         record.huge_folios = (uint32_t)(work->huge_bytes / HUGE_BYTES);
@@ -155,9 +160,20 @@ static Status commit_own(Work *work)
         if (status != STATUS_OK)
                 return status;
         store_fill_op(op, object);
-        if (work->huge_bytes < work->allocated_bytes)
-                store_begin_collapse(store, object);
+        store_begin_idle_work(store, object, steal_ptr(&work->zeros), work->huge_bytes < work->allocated_bytes);
         return STATUS_OK;
+}
+
+/* What somebody may still change is not told of. */
+static void find_final_zeros(Work *work, bool is_sealed)
+{
+        if (!work->zeros)
+                return;
+        if (!is_sealed && !work->is_closed_by_mode)
+                free(steal_ptr(&work->zeros));
+        else if (region_find_zeros(work->region, work->n_bytes, STORE_HOLES_MAX, &work->job.is_cancelled,
+                                   work->zeros) < 0)
+                *work->zeros = ZEROS_NULL;
 }
 
 /* In a worker thread, or on the loop for small ones. */
@@ -182,10 +198,10 @@ static int seal_region(Work *work)
         r = region_measure(region, &work->allocated_bytes, &work->huge_bytes);
         if (r < 0)
                 return r;
-        r = region_has_holes(region, work->n_bytes, &work->has_holes);
-        /* Pages that are there and were never written are no holes to us: they take memory. */
-        work->has_holes = work->has_holes && work->allocated_bytes < ALIGN_UP(work->n_bytes, PAGE_BYTES);
-        return r;
+        /* Pages that are there and were never written are no holes in this sense: they take memory. */
+        work->has_holes = work->allocated_bytes < ALIGN_UP(work->n_bytes, PAGE_BYTES);
+        find_final_zeros(work, is_sealable);
+        return 0;
 }
 
 static void seal_run(WorkerJob *job)
@@ -215,6 +231,7 @@ static void seal_finish(Work *work)
                 status = store_refuse_errno(&op->detail, work->result, "sealing the object");
         else
                 status = commit_own(work);
+        free(steal_ptr(&work->zeros));
         store_end_work(work, status);
 }
 
@@ -231,6 +248,7 @@ static int seal_own(Store *store, const Target *target, StoreOp *op)
         work->region = object->region;
         work->n_bytes = record.size_bytes;
         work->is_stream = object->is_stream;
+        work->zeros = calloc(1, sizeof(*work->zeros)); /* without it nothing is found */
         if (object->region->size_bytes > STORE_SLOW_SEAL_BYTES) {
                 store_submit_work(work, WORKER_URGENT, seal_run, seal_finish);
                 return STORE_OP_PENDING;

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/macro.h"
+#include "client/lib/extents.h"
 #include "client/lib/lookup.h"
 #include "client/lib/pins.h"
 #include "tests/fuzz/replay.h"
@@ -175,6 +176,56 @@ static void read_slots(const Space *space)
         free(metadata);
 }
 
+/* Runs come to an end, take turns, and one of zeros never reaches over what the object claims to be. */
+static void walk_runs(const LayoutSlot *copy, const Extents *extents)
+{
+        uint64_t size_bytes = copy->state == LAYOUT_SLOT_MUTABLE ? copy->capacity_bytes : copy->size_bytes;
+        uint64_t offset = 0, n;
+        bool is_zero, was_zero = false;
+
+        for (unsigned i = 0; offset < size_bytes; i++) {
+                n = extents_run(extents, offset, size_bytes - offset, &is_zero);
+                assert(n > 0 && n <= size_bytes - offset);
+                assert(i == 0 || is_zero != was_zero);
+                assert(i <= 2 * LAYOUT_EXTENTS_MAX);
+                was_zero = is_zero;
+                offset += n;
+        }
+        n = extents_run(extents, size_bytes, UINT64_MAX, &is_zero);
+        assert(n == UINT64_MAX && !is_zero);
+        (void)extents_is_partial(extents);
+}
+
+static void read_extents(const Space *space)
+{
+        /* To the byte, so that a sanitizer sees one too many. */
+        LayoutExtents *list = malloc(sizeof(*list));
+        Extents *extents;
+        LayoutSlot copy;
+
+        if (!list)
+                abort();
+        for (uint32_t slot = 0; slot < N_SLOTS; slot++) {
+                memcpy(&copy, &space->slots[slot], sizeof(copy));
+                /* As it stands, and as one that has a list. */
+                for (unsigned i = 0; i < 2; i++) {
+                        if (lookup_read_extents(space, slot, &copy, list) == LOOKUP_FOUND)
+                                assert(list->n_extents > 0 && list->n_extents <= LAYOUT_EXTENTS_MAX);
+                        if (extents_read(space, slot, &copy, &extents) == 0) {
+                                walk_runs(&copy, extents);
+                                extents_free(extents);
+                        }
+                        copy.placement = FOLIO_PLACEMENT_OWN;
+                        copy.flags |= LAYOUT_FLAG_ZEROS;
+                }
+        }
+        memset(&copy, 0xff, sizeof(copy));
+        copy.placement = FOLIO_PLACEMENT_OWN;
+        assert(lookup_read_extents(space, N_SLOTS, &copy, list) == LOOKUP_MISSING);
+        assert(lookup_read_extents(space, UINT32_MAX, &copy, list) == LOOKUP_MISSING);
+        free(list);
+}
+
 static void read_events(const Space *space)
 {
         uint64_t newest = lookup_newest_event(space), oldest;
@@ -209,6 +260,7 @@ static void read_everything(Space *space, Key key)
                 break;
         }
         read_slots(space);
+        read_extents(space);
         read_events(space);
 }
 

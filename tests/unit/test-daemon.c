@@ -7,6 +7,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -32,6 +34,8 @@ typedef struct Fixture {
         char directory[64];
         char path[96];
         char file[96];
+        char root[96];               /* of the files that tell of the machine; empty: the machine's own */
+        int pressure_fd;             /* -1: the kernel's */
         pid_t pid;
         int log_fd;                  /* what it wrote to stderr */
         char log[16384];
@@ -43,7 +47,7 @@ static Fixture f;
 static int setup(void **state)
 {
         harness_setup(state);
-        f = (Fixture){ .log_fd = -1 };
+        f = (Fixture){ .log_fd = -1, .pressure_fd = -1 };
         snprintf(f.directory, sizeof(f.directory), "/tmp/test-daemon-XXXXXX");
         if (!mkdtemp(f.directory))
                 return -1;
@@ -99,6 +103,8 @@ static void run_child(const char *option, int ready_fd)
                 fprintf(stderr, "%s\n", message);
                 _exit(99);
         }
+        config.host_root = f.root;
+        config.pressure_fd = f.pressure_fd;
         r = daemon_new(&config, argc, argv, &daemon);
         config_deinit(&config);
         if (r == 0) {
@@ -349,6 +355,165 @@ static void test_e01_few_descriptors(void **state)
         assert_int_equal(last, 0);
 }
 
+/* --- the machine's memory -------------------------------------------------------------------------------------------- */
+
+/* UINT64_MAX: no such fact. */
+static uint64_t ask_fact(int fd, const char *name)
+{
+        ProtoRequest request = { .id = 8, .verb = VERB_STATUS };
+        uint8_t bytes[PROTO_MESSAGE_BYTES_MAX];
+        struct pollfd wait = { .fd = fd, .events = POLLIN };
+        uint64_t value = UINT64_MAX;
+        size_t n_bytes, n_fds = 0;
+        ProtoDecoder *decoder;
+        ProtoReply reply;
+        int fds[4];
+
+        assert_true(proto_encode_request(&request, bytes, &n_bytes));
+        assert_int_equal(channel_send(fd, bytes, n_bytes, NULL, 0), CHANNEL_OK);
+        assert_int_equal(poll(&wait, 1, WAIT_MS), 1);
+        assert_int_equal(channel_receive(fd, bytes, sizeof(bytes), &n_bytes, fds, 4, &n_fds, NULL), CHANNEL_OK);
+        assert_int_equal(proto_decoder_new(&decoder), 0);
+        assert_true(proto_decode_reply(decoder, bytes, n_bytes, &reply));
+        for (size_t i = 0; i < reply.n_facts; i++)
+                if (reply.facts[i].name.n_bytes == strlen(name) &&
+                    memcmp(reply.facts[i].name.bytes, name, strlen(name)) == 0)
+                        value = reply.facts[i].value;
+        proto_decoder_free(decoder);
+        return value;
+}
+
+/* It has nobody to tell: asked again and again, for a bounded time. */
+static void wait_for_fact(int fd, const char *name, uint64_t least)
+{
+        for (unsigned i = 0; ask_fact(fd, name) < least; i++) {
+                if (i == WAIT_MS)
+                        fail_msg("%s stays below %llu", name, (unsigned long long)least);
+                (void)poll(NULL, 0, 1);
+        }
+}
+
+/* A descriptor that shows EPOLLPRI when the other end sends urgent data. */
+static void make_urgent_pair(int ret[2])
+{
+        struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+        socklen_t n = sizeof(address);
+        int listening = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+        assert_int_equal(bind(listening, (struct sockaddr *)&address, sizeof(address)), 0);
+        assert_int_equal(getsockname(listening, (struct sockaddr *)&address, &n), 0);
+        assert_int_equal(listen(listening, 1), 0);
+        ret[0] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        assert_int_equal(connect(ret[0], (struct sockaddr *)&address, sizeof(address)), 0);
+        ret[1] = accept4(listening, NULL, NULL, SOCK_CLOEXEC);
+        assert_true(ret[1] >= 0);
+        close(listening);
+}
+
+static void test_pressure_empties_the_pool(void **state)
+{
+        int urgent[2], fd;
+
+        put_file("[memory]\nbudget = 64M\npool = 8M\n");
+        make_urgent_pair(urgent);
+        f.pressure_fd = urgent[1];
+        assert_true(start(NULL));
+        close(urgent[1]);
+        fd = connect_client();
+        assert_int_equal(ask(fd, VERB_HELLO, NULL), STATUS_OK);
+        wait_for_fact(fd, "pool.blank", 1);
+        assert_int_equal(ask_fact(fd, "pressure.events"), 0);
+        assert_int_equal(send(urgent[0], "!", 1, MSG_OOB), 1);
+        wait_for_log("the machine is short of memory");
+        assert_true(ask_fact(fd, "pressure.events") > 0);
+        assert_int_equal(ask_fact(fd, "pool.blank"), 0);
+        assert_in_range(ask_fact(fd, "pool.drained_bytes"), HUGE_BYTES, 8 * MIB);
+        close(fd);
+        close(urgent[0]);
+        assert_int_equal(kill(f.pid, SIGTERM), 0);
+        wait_for_end(0);
+}
+
+static void put_host_file(const char *path, const char *text)
+{
+        char full[PATH_MAX];
+        FILE *file;
+
+        snprintf(full, sizeof(full), "%s%s", f.root, path);
+        for (char *slash = strchr(full + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+                *slash = '\0';
+                (void)mkdir(full, 0700);
+                *slash = '/';
+        }
+        file = fopen(full, "we");
+        assert_non_null(file);
+        fputs(text, file);
+        assert_int_equal(fclose(file), 0);
+}
+
+static void make_host(void)
+{
+        snprintf(f.root, sizeof(f.root), "%s/root", f.directory);
+        put_host_file("/proc/meminfo", "MemTotal:       16777216 kB\n");
+        put_host_file("/proc/self/cgroup", "0::/job\n");
+        put_host_file("/proc/self/mountinfo", "30 22 0:26 / /cg rw,nosuid shared:4 - cgroup2 cgroup2 rw\n");
+        put_host_file("/cg/job/memory.max", "104857600\n");
+        put_host_file("/cg/job/memory.current", "1000000\n");
+}
+
+/* What was left to the daemon follows the limit of the cgroup, and of those above it; down, up, and away. */
+static void test_the_budget_follows_the_limit(void **state)
+{
+        uint64_t budget = 0;
+        int fd;
+
+        make_host();
+        put_file("");
+        assert_true(start(NULL));
+        wait_for_log("memory pressure cannot be watched");
+        wait_for_log("budget 80 MiB\n");
+        fd = connect_client();
+        assert_int_equal(ask(fd, VERB_HELLO, NULL), STATUS_OK);
+        assert_int_equal(ask_fact(fd, "memory.limit_bytes"), 100 * MIB);
+        put_host_file("/cg/memory.max", "52428800\n");
+        wait_for_log("limit of memory has changed; the budget is now 40 MiB");
+        assert_int_equal(ask_fact(fd, "memory.budget_bytes"), 40 * MIB);
+        close(fd);
+        fd = connect_client();
+        assert_int_equal(ask(fd, VERB_HELLO, &budget), STATUS_OK);
+        assert_int_equal(budget, 40 * MIB);
+        put_host_file("/cg/memory.max", "max\n");
+        wait_for_log("the budget is now 80 MiB");
+        close(fd);
+        assert_int_equal(kill(f.pid, SIGTERM), 0);
+        wait_for_end(0);
+}
+
+/* What was asked for comes back when the limit allows it; SIGHUP looks at once; the pool stays away from the limit. */
+static void test_a_budget_that_was_given_is_clamped_for_as_long_as_need_be(void **state)
+{
+        int fd;
+
+        make_host();
+        put_file("[memory]\nbudget = 64M\npool = 8M\n");
+        assert_true(start(NULL));
+        fd = connect_client();
+        assert_int_equal(ask(fd, VERB_HELLO, NULL), STATUS_OK);
+        wait_for_fact(fd, "pool.blank", 1);
+        put_host_file("/cg/job/memory.high", "41943040\n");
+        put_host_file("/cg/job/memory.current", "41000000\n");
+        assert_int_equal(kill(f.pid, SIGHUP), 0);
+        wait_for_log("read again; the budget is 32 MiB");
+        assert_int_equal(ask_fact(fd, "pool.blank"), 0);
+        put_host_file("/cg/job/memory.current", "1000000\n");
+        put_host_file("/cg/job/memory.high", "max\n");
+        wait_for_log("the budget is now 64 MiB");
+        wait_for_fact(fd, "pool.blank", 1);
+        close(fd);
+        assert_int_equal(kill(f.pid, SIGTERM), 0);
+        wait_for_end(0);
+}
+
 int main(void)
 {
         static const struct CMUnitTest tests[] = {
@@ -359,6 +524,9 @@ int main(void)
                 DAEMON_TEST(test_what_is_in_the_way_is_told),
                 DAEMON_TEST(test_a12_budget_is_clamped),
                 DAEMON_TEST(test_e01_few_descriptors),
+                DAEMON_TEST(test_pressure_empties_the_pool),
+                DAEMON_TEST(test_the_budget_follows_the_limit),
+                DAEMON_TEST(test_a_budget_that_was_given_is_clamped_for_as_long_as_need_be),
         };
 
         return cmocka_run_group_tests_name("daemon", tests, NULL, NULL);

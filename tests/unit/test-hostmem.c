@@ -145,6 +145,57 @@ static void test_nonsense_is_no_limit(void **state)
         assert_limit(0, "/cg/memory.max");
 }
 
+static void assert_room(uint64_t limit_bytes, uint64_t used_bytes)
+{
+        uint64_t limit = 0, used = 0;
+
+        assert_true(hostmem_cgroup_room(root, &limit, &used));
+        assert_int_equal(limit, limit_bytes);
+        assert_int_equal(used, used_bytes);
+}
+
+static void test_room_of_v2(void **state)
+{
+        uint64_t limit, used;
+
+        put_file("/proc/self/cgroup", "0::/a/b\n");
+        put_file("/proc/self/mountinfo", "30 22 0:26 / /cg rw,nosuid shared:4 - cgroup2 cgroup2 rw\n");
+        assert_false(hostmem_cgroup_room(root, &limit, &used));
+        put_file("/cg/a/b/memory.max", "max\n");
+        put_file("/cg/a/b/memory.current", "5000\n");
+        assert_false(hostmem_cgroup_room(root, &limit, &used));
+        put_file("/cg/a/b/memory.max", "100000\n");
+        assert_room(100000, 5000);
+        /* The page cache does not count, what is shared memory does. */
+        put_file("/cg/a/b/memory.stat", "anon 1\nfile 4500\nshmem 500\ninactive_file 1000\nactive_file 3000\n"
+                                        "unevictable 7\ngarbage\n\nactive_file_x 9\n");
+        assert_room(100000, 1000);
+        put_file("/cg/a/b/memory.high", "50000\n");
+        assert_room(50000, 1000);
+        /* A parent with more, and less left; one with less and no number of what is used. */
+        put_file("/cg/a/memory.max", "200000\n");
+        put_file("/cg/a/memory.current", "190000\n");
+        put_file("/cg/memory.max", "10\n");
+        assert_room(200000, 190000);
+        put_file("/cg/a/memory.current", "999999\n");
+        assert_room(200000, 999999);
+        put_file("/cg/a/memory.stat", "active_file 18446744073709551615\ninactive_file 18446744073709551615\n");
+        assert_room(200000, 999999);
+        put_file("/cg/a/memory.stat", "active_file 9223372036854775807\n");
+        assert_room(50000, 1000);
+}
+
+static void test_room_of_v1(void **state)
+{
+        put_file("/proc/self/cgroup", "3:hugetlb,memory:/job\n0::/\n");
+        put_file("/proc/self/mountinfo", "35 31 0:32 / /cg/memory rw - cgroup cgroup rw,hugetlb,memory\n");
+        put_file("/cg/memory/job/memory.limit_in_bytes", "1000000\n");
+        put_file("/cg/memory/job/memory.usage_in_bytes", "300000\n");
+        put_file("/cg/memory/job/memory.stat", "active_file 7\ninactive_file 7\ntotal_active_file 1000\n"
+                                               "total_inactive_file 2000\n");
+        assert_room(1000000, 297000);
+}
+
 int main(void)
 {
         static const struct CMUnitTest tests[] = {
@@ -153,6 +204,8 @@ int main(void)
                 HOST_TEST(test_v1),
                 HOST_TEST(test_containers),
                 HOST_TEST(test_nonsense_is_no_limit),
+                HOST_TEST(test_room_of_v2),
+                HOST_TEST(test_room_of_v1),
         };
 
         return cmocka_run_group_tests_name("hostmem", tests, NULL, NULL);

@@ -184,25 +184,6 @@ static void test_policy_never_collapses_nothing(void **state)
         backend_free(never);
 }
 
-static void test_holes(void **state)
-{
-        Region *region = new_region(memfd, 4 * PAGE_BYTES);
-        bool has_holes = true;
-
-        assert_int_equal(region_has_holes(region, 0, &has_holes), 0);
-        assert_false(has_holes);
-        assert_int_equal(region_has_holes(region, 1, &has_holes), 0);
-        assert_true(has_holes);
-        fill(region, 0, 2 * PAGE_BYTES + 1, 'x');
-        assert_int_equal(region_has_holes(region, 2 * PAGE_BYTES + 1, &has_holes), 0);
-        assert_false(has_holes);
-        assert_int_equal(region_has_holes(region, 3 * PAGE_BYTES + 1, &has_holes), 0);
-        assert_true(has_holes);
-        assert_int_equal(region_has_holes(region, 4 * PAGE_BYTES + 1, &has_holes), -EINVAL);
-        assert_int_equal(region_has_holes(region, UINT64_MAX, &has_holes), -EINVAL);
-        region_unref(region);
-}
-
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -213,7 +194,6 @@ int main(void)
                 UNIT_TEST(test_collapse_under_a_mapping),
                 UNIT_TEST(test_tmpfs_is_huge_at_once),
                 UNIT_TEST(test_policy_never_collapses_nothing),
-                UNIT_TEST(test_holes),
         };
 
         return cmocka_run_group_tests(tests, make_backends, free_backends);

@@ -98,7 +98,7 @@ static void test_ranges_outside_are_refused(void **state)
         };
         Region *region = new_region(memfd, 4 * PAGE_BYTES);
         uint64_t n_huge, n_failed;
-        bool has_holes;
+        LayoutExtents zeros;
 
         for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
                 int expected = rows[i].is_inside ? 0 : -EINVAL;
@@ -109,7 +109,7 @@ static void test_ranges_outside_are_refused(void **state)
                 assert_int_equal(region_punch(region, o, n, NULL), expected);
                 assert_int_equal(region_collapse(region, o, n, true, NULL, &n_huge, &n_failed), expected);
                 if (o == 0)
-                        assert_int_equal(region_has_holes(region, n, &has_holes), expected);
+                        assert_int_equal(region_find_zeros(region, n, 1, NULL, &zeros), expected);
         }
         assert_int_equal(allocated_bytes(region), 0);
         region_unref(region);

@@ -382,6 +382,88 @@ static void test_no_descriptor_left(void **state)
         assert_null(one);
 }
 
+typedef struct PieceJob {
+        WorkerJob job;
+        unsigned n_pieces, n_run;
+        unsigned turns[4];           /* of all runs, which were ours */
+        bool is_done;
+} PieceJob;
+
+static void run_piece(WorkerJob *job)
+{
+        PieceJob *piece = CONTAINER_OF(job, PieceJob, job);
+
+        piece->turns[piece->n_run] = (unsigned)atomic_fetch_add(&n_run, 1);
+        job->is_unfinished = ++piece->n_run < piece->n_pieces;
+}
+
+static void pieces_done(WorkerJob *job)
+{
+        PieceJob *piece = CONTAINER_OF(job, PieceJob, job);
+
+        assert_false(piece->is_done);
+        piece->is_done = true;
+}
+
+static void test_pieces_let_others_between(void **state)
+{
+        for (int queue = 0; queue < _WORKER_QUEUE_MAX; queue++) {
+                PieceJob pieces = { .job = { .run = run_piece, .done = pieces_done }, .n_pieces = 4 };
+                PieceJob others = { .job = { .run = run_piece, .done = pieces_done }, .n_pieces = 2 };
+                TestJob gate = TEST_JOB, small = TEST_JOB;
+                sem_t open;
+
+                n_run = 0;
+                sem_init(&open, 0, 0);
+                start(1);
+                gate.gate = &open;
+                worker_pool_submit(pool, (WorkerQueue)queue, &gate.job);
+                worker_pool_submit(pool, (WorkerQueue)queue, &pieces.job);
+                worker_pool_submit(pool, (WorkerQueue)queue, &others.job);
+                worker_pool_submit(pool, (WorkerQueue)queue, &small.job);
+                sem_post(&open);
+                worker_pool_drain(pool);
+                assert_true(pieces.is_done && others.is_done && small.is_done);
+                assert_int_equal(pieces.n_run, 4);
+                assert_int_equal(others.n_run, 2);
+                assert_int_equal(pieces.turns[0], 1);
+                assert_int_equal(others.turns[0], 2);
+                assert_int_equal(small.order, 3);
+                assert_int_equal(pieces.turns[1], 4);
+                assert_int_equal(others.turns[1], 5);
+                assert_int_equal(pieces.turns[3], 7);
+                worker_pool_free(pool);
+                sem_destroy(&open);
+        }
+}
+
+/* Nothing ends a job that says each time that it is not finished, but the end of the pool. */
+static void run_for_ever(WorkerJob *job)
+{
+        job->is_unfinished = true;
+        sem_post(&CONTAINER_OF(job, SlowJob, job)->started);
+}
+
+static void done_for_ever(WorkerJob *job)
+{
+        assert_true(atomic_load(&job->is_cancelled));
+        n_done++;
+}
+
+static void test_freeing_ends_what_is_unfinished(void **state)
+{
+        SlowJob job = { .job = { .run = run_for_ever, .done = done_for_ever } };
+
+        sem_init(&job.started, 0, 0);
+        start(2);
+        worker_pool_submit(pool, WORKER_URGENT, &job.job);
+        sem_wait(&job.started);
+        sem_wait(&job.started);
+        worker_pool_free(pool);
+        assert_int_equal(n_done, 1);
+        sem_destroy(&job.started);
+}
+
 static int attempt_new(void)
 {
         WorkerPool *one = NULL;
@@ -408,6 +490,8 @@ int main(void)
                 WORKER_TEST(test_freeing_cancels_what_is_queued),
                 WORKER_TEST(test_freeing_waits_for_what_runs),
                 WORKER_TEST(test_done_may_submit_and_may_free),
+                WORKER_TEST(test_pieces_let_others_between),
+                WORKER_TEST(test_freeing_ends_what_is_unfinished),
                 WORKER_TEST(test_many_jobs_each_once),
                 WORKER_TEST(test_drain_from_inside_the_loop),
                 WORKER_TEST(test_threads_are_small_and_get_no_signals),
