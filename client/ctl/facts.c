@@ -255,6 +255,7 @@ json_t *facts_stat_json(const struct folio_stat *stat, const struct folio_holder
                 set(object, "content_type", json_null(), &failed);
         set_number(object, "metadata_bytes", stat->metadata_bytes, &failed);
         set(object, "has_holes", json_boolean(stat->has_holes), &failed);
+        set_number(object, "zero_bytes", stat->zero_bytes, &failed);
         if (holders)
                 set(object, "holders", holders_json(holders, n_holders), &failed);
         return finish(object, failed);

@@ -13,8 +13,9 @@
 static const CtlVerb verb_help;
 
 static const CtlVerb *const verbs[] = {
-        &verb_put,      &verb_replace, &verb_get,   &verb_cat, &verb_ls,     &verb_stat,  &verb_holders, &verb_rm,
-        &verb_truncate, &verb_wait,    &verb_watch, &verb_ns,  &verb_status, &verb_check, &verb_run,     &verb_help,
+        &verb_put,     &verb_replace, &verb_get,      &verb_cat,   &verb_ls,    &verb_stat,
+        &verb_holders, &verb_rm,      &verb_truncate, &verb_wait,  &verb_watch, &verb_ns,
+        &verb_status,  &verb_check,   &verb_run,      &verb_bench, &verb_help,
 };
 
 #define N_VERBS (sizeof(verbs) / sizeof(verbs[0]))

@@ -72,6 +72,8 @@ static int print_stat(Ctl *ctl, const struct folio_stat *stat, const struct foli
         print_bytes("huge", stat->huge_bytes);
         if (stat->has_holes)
                 print_field("holes", "yes: parts were never written and take no memory");
+        if (stat->zero_bytes > 0)
+                print_bytes("zeros", stat->zero_bytes);
         print_field("state", facts_state(stat->state));
         print_field("protection", facts_protection(stat->protection));
         print_field("seals", *facts_seals(stat) ? facts_seals(stat) : "none");

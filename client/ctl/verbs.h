@@ -14,5 +14,6 @@ extern const CtlVerb verb_wait, verb_watch;
 extern const CtlVerb verb_ns;
 extern const CtlVerb verb_status, verb_check;
 extern const CtlVerb verb_run;
+extern const CtlVerb verb_bench;
 
 #endif

@@ -38,6 +38,7 @@ static struct folio_stat example(void)
                 .placement = FOLIO_PLACEMENT_OWN,
                 .owner_uid = 1000,
                 .has_holes = 1,
+                .zero_bytes = 8192,
                 .metadata_bytes = 17,
                 .name = "default:weights",
         };
@@ -85,6 +86,7 @@ static void test_stat(void **state)
         assert_true(json_is_null(json_object_get(json, "content_type")));
         assert_int_equal(number_of(json, "metadata_bytes"), 17);
         assert_true(json_is_true(json_object_get(json, "has_holes")));
+        assert_int_equal(number_of(json, "zero_bytes"), 8192);
         seals = json_object_get(json, "seals");
         assert_int_equal(json_array_size(seals), 4);
         assert_string_equal(json_string_value(json_array_get(seals, 0)), "write");
@@ -94,7 +96,7 @@ static void test_stat(void **state)
         assert_int_equal(number_of(json_array_get(holders, 0), "uid"), 7);
         assert_int_equal(number_of(json_array_get(holders, 0), "pins"), 2);
         assert_string_equal(text_of(json_array_get(holders, 0), "comm"), "reader");
-        assert_int_equal(json_object_size(json), 20);
+        assert_int_equal(json_object_size(json), 21);
         json_decref(json);
         (void)state;
 }

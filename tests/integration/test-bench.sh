@@ -1,0 +1,235 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# folioctl bench against a real foliod, at tiny sizes: what it prints, with which status it ends, and that nothing of it
+# stays. FOLIOCTL, FOLIO_DAEMON and JSON_GET are the programs. TAP.
+#
+# How long anything takes is never looked at; what is counted (system calls, round trips) is.
+set -u
+: "${FOLIOCTL:?}" "${FOLIO_DAEMON:?}" "${JSON_GET:?}"
+export FOLIO_DAEMON
+here=$(cd -- "$(dirname -- "$0")" && pwd)
+# shellcheck source=../lint/tap.sh
+. "$here/../lint/tap.sh"
+
+scratch=$(mktemp -d /tmp/folioctl-bench-XXXXXX)
+daemon_pid=
+bench_pid=
+clean_up()
+{
+        [ -z "$bench_pid" ] || kill "$bench_pid" 2>/dev/null
+        [ -z "$daemon_pid" ] || kill "$daemon_pid" 2>/dev/null
+        wait
+        rm -rf -- "$scratch"
+}
+trap clean_up EXIT
+cd -- "$scratch" || exit 1
+
+# expect STATUS NAME COMMAND...: its output is in `out`, what it says in `err`.
+expect()
+{
+        local wanted=$1 name=$2 status=0
+        shift 2
+        "$@" >out 2>err </dev/null || status=$?
+        if [ "$status" = "$wanted" ]; then
+                check "$name" 0
+        else
+                { echo "status $status instead of $wanted of: $*"; head -20 err; head -20 out; } >why
+                check "$name" 1 why
+        fi
+}
+# same NAME WANTED GOT
+same()
+{
+        local status=0
+        [ "$2" = "$3" ] || status=1
+        printf 'wanted: %s\ngot: %s\n' "$2" "$3" >why
+        check "$1" "$status" why
+}
+# says NAME FILE PATTERN
+says()
+{
+        local status=0
+        grep -q -- "$3" "$2" || status=1
+        { echo "nothing like '$3' in:"; head -20 "$2"; } >why
+        check "$1" "$status" why
+}
+# until_true COMMAND...: bounded, for what another process does.
+until_true()
+{
+        local end=$((SECONDS + 60))
+        until "$@" >/dev/null 2>&1; do
+                [ "$SECONDS" -lt "$end" ] || return 1
+        done
+}
+fact()
+{
+        "$FOLIOCTL" status --json | "$JSON_GET" "$1"
+}
+fact_is()
+{
+        [ "$(fact "$1")" = "$2" ]
+}
+namespaces()
+{
+        "$FOLIOCTL" ns ls --json | "$JSON_GET" length
+}
+# nothing_left NAME: no namespace, object, hold or memory but what the daemon keeps blank.
+nothing_left()
+{
+        until_true fact_is memory.freeing_bytes 0
+        same "$1: no namespace is left" "1" "$(namespaces)"
+        same "$1: no object" "0 0 0 0" \
+                "$(fact objects.count) $(fact unsealed.count) $(fact held.count) $(fact memory.held_bytes)"
+        same "$1: no byte of one" "0" "$(fact packed.used_bytes)"
+}
+
+# --- asked wrongly ----------------------------------------------------------------------------------------------------
+unset FOLIO_SOCKET NO_COLOR
+expect 2 "without a suite" "$FOLIOCTL" bench
+expect 2 "an unknown suite" "$FOLIOCTL" bench reed
+says "and says which there are" err "none of read, map, batch, write"
+for arguments in "--size 5Q" "--size 1M" "--size 2T" "--rounds 0" "--rounds 1001" "--rounds x" "--case nosuch" \
+        "--backing hugetlb"; do
+        # shellcheck disable=SC2086 # words are wanted
+        expect 2 "read $arguments" "$FOLIOCTL" bench read $arguments
+done
+expect 2 "a case that not every suite has" "$FOLIOCTL" bench read map --case first
+expect 3 "without a daemon" "$FOLIOCTL" --no-spawn --socket "$scratch/nobody" bench read
+
+# --- what it prints ---------------------------------------------------------------------------------------------------
+mkfifo ready
+"$FOLIO_DAEMON" --user --config /dev/null --socket "$scratch/sock" --budget 384M --log-level warning --ready-fd 3 3>ready &
+daemon_pid=$!
+head -c 1 ready >/dev/null
+export FOLIO_SOCKET=$scratch/sock
+
+# fields LINE FIELD...: their values, each in angle brackets; nothing for one that is not there.
+fields()
+{
+        local line=$1 name
+        shift
+        for name; do
+                printf '<%s>' "$("$JSON_GET" "$name" <<<"$line" 2>/dev/null)"
+        done
+}
+# A figure is a number above 0.
+is_figure()
+{
+        [[ $1 =~ ^[0-9]+(\.[0-9]+)?(e[-+]?[0-9]+)?$ ]] && [[ $1 =~ [1-9] ]]
+}
+check_lines()
+{
+        local suite=$1 line status=0 name
+        while IFS= read -r line; do
+                [ "$("$JSON_GET" suite <<<"$line")" = "$suite" ] || status=1
+                for name in ours theirs ratio size rounds; do
+                        is_figure "$("$JSON_GET" "$name" <<<"$line")" || status=1
+                done
+                for name in case block unit spread what pages theirs_pages theirs_calls faults theirs_faults; do
+                        [ -n "$("$JSON_GET" "$name" <<<"$line")" ] || status=1
+                done
+                [ "$status" = 0 ] || break
+        done <out
+        [ "$status" = 0 ] || echo "$line" >why
+        check "$suite: every line has every field" "$status" why
+}
+# run_suite NAME LINES
+run_suite()
+{
+        local n
+        expect 0 "bench $1" "$FOLIOCTL" bench "$1" --json --size 4M --rounds 3
+        n=$(wc -l <out)
+        if [ -s err ]; then
+                # Not every machine lets one mount a tmpfs, or has huge pages: that is said, and the rest is measured.
+                says "$1: what is left out is said" err "are left out: "
+                [ "$n" -gt 0 ] && [ "$n" -lt "$2" ]
+                check "$1: and the rest is there" $?
+        else
+                same "$1: a line for each case" "$2" "$n"
+        fi
+        check_lines "$1"
+        nothing_left "$1"
+}
+
+run_suite read 24
+# A quarter of 4 MiB in blocks of 64 KiB.
+line=$(grep '"case":"normal"' out | grep '"block":65536' | head -n 1)
+same "the plain side reads block by block" "<16>" "$(fields "$line" theirs_calls)"
+same "what is mapped is read without asking anybody" "<0>" "$(fields "$line" round_trips)"
+line=$(grep '"case":"random"' out | head -n 1)
+same "random reads are counted" "<4194304><4096><us><10000>" "$(fields "$line" size block unit theirs_calls)"
+
+run_suite map 12
+line=$(grep '"case":"write"' out | head -n 1)
+same "a byte every 16 KiB of 2 MiB" "<2097152><16384><ms>" "$(fields "$line" size block unit)"
+
+run_suite batch 6
+status=0
+while IFS= read -r n; do
+        [ "$n" -le 2 ] || status=1
+done < <(grep '"case":"\(first\|again\)"' out | sed 's/.*"round_trips":\([0-9]*\).*/\1/')
+grep '"case":"first"' out >why
+check "a batch takes two round trips at most" "$status" why
+
+run_suite write 22
+
+expect 0 "two suites, one case of each, as tables" "$FOLIOCTL" bench read batch --case first --size 4M --rounds 1 \
+        --backing tmpfs
+says "the machine comes first" out '^machine  .* CPUs, '
+says "then the store" out "^store    foliod .*namespace bench-4k-[0-9]* .* and bench-2m-"
+says "then how to read it" out "^rounds   1 of each.*ratios are what counts"
+same "columns have titles" 2 "$(grep -c '^CASE .* FOLIO .* RATIO .* PLAIN IS$' out)"
+same "only that case" "first" "$(awk '/^CASE/ { inside = 1; next } /^$/ { inside = 0 } inside { print $1 }' out | sort -u)"
+same "no blank at the end of a line" "" "$(grep ' $' out)"
+same "no colours in a file" "" "$(grep "$(printf '\033')" out)"
+nothing_left "tables"
+
+# --- the world says no ------------------------------------------------------------------------------------------------
+expect 1 "more than the store has" "$FOLIOCTL" bench read
+says "is told with numbers, and what fits" err "takes 1G of the store, which has .* left; --size 256M would fit"
+says "and where there is more" err "folioctl run --budget 3G -- folioctl bench read"
+nothing_left "refused"
+
+# --- interrupted ------------------------------------------------------------------------------------------------------
+is_measuring()
+{
+        "$FOLIOCTL" ns ls --json | grep -q '"n_unsealed": *[1-9]\|"n_objects": *[1-9]'
+}
+begin_endless()
+{
+        "$FOLIOCTL" bench write --size 16M --rounds 1000 >out 2>err </dev/null &
+        bench_pid=$!
+        until_true is_measuring
+        check "$1: measuring has begun" $?
+}
+end_endless()
+{
+        local status=0
+        wait "$bench_pid" 2>/dev/null || status=$?
+        bench_pid=
+        same "$1" "$2" "$status"
+}
+for signal in TERM HUP; do
+        begin_endless "SIG$signal"
+        kill -s "$signal" "$bench_pid"
+        end_endless "SIG$signal ends it as it ends any program" $((128 + $(kill -l "$signal")))
+        nothing_left "SIG$signal"
+done
+begin_endless "SIGKILL"
+kill -s KILL "$bench_pid"
+end_endless "SIGKILL ends it at once" 137
+until_true fact_is objects.count 0
+check "and its objects end with its connection" $?
+for name in $("$FOLIOCTL" ns ls | grep -o 'bench-.*'); do
+        "$FOLIOCTL" ns rm "$name"
+done
+nothing_left "SIGKILL"
+
+begin_endless "no daemon"
+kill -s KILL "$daemon_pid"
+wait "$daemon_pid" 2>/dev/null
+daemon_pid=
+end_endless "a daemon that dies ends it" 3
+says "and is named" err "foliod"
+finish
