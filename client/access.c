@@ -9,11 +9,19 @@
 
 #include "base/cleanup.h"
 #include "client/call.h"
-#include "client/object.h"
+#include "client/read.h"
+#include "client/view.h"
 
 /* --- mapping ---------------------------------------------------------------------------------------------------------------------------- */
 
-#define MAP_FLAGS (FOLIO_GET_WRITABLE | FOLIO_GET_POPULATE)
+#define MAP_FLAGS (FOLIO_GET_WRITABLE | FOLIO_GET_POPULATE | FOLIO_MAP_PRIVATE)
+
+/*
+ * So much of a new object's reserved memory is faulted in when its creator maps it: who maps it writes most of it, and by one
+ * call a page of 4 KiB costs 0.9 us instead of the 1.5 us of a fault (whoever writes less than three in five loses; of pages of 2 MiB there
+ * are 32 to fault in, whose cost is nothing). Bounded, as the caller waits for it: 15 ms.
+ */
+#define MAP_FRESH_BYTES_MAX (64 * MIB)
 
 typedef struct MapOp {
         Op op;
@@ -35,13 +43,14 @@ static int map_own(Object *object, bool populate)
         if (fd < 0)
                 return error_set(error_from_errno(-errno), "no descriptor left to map the object: %s", strerror(errno));
         r = maps_add(object->client->maps, object->region_id, fd, object->region_bytes, true, populate, &mapping);
-        if (r == MAPS_E_TOO_MANY)
-                return error_set(FOLIO_E_LIMIT, "this process has nearly as many mappings as vm.max_map_count allows; "
-                                                "release some objects, or raise it");
-        if (r < 0)
-                return error_set(error_from_errno(r), "mapping %llu bytes failed: %s",
-                                 (unsigned long long)object->region_bytes, strerror(-r));
-        return object_attach(object, mapping) ? 1 : FOLIO_E_PROTOCOL;
+        if (r != 0)
+                return object_explain_mapping(r, object->region_bytes);
+        if (!object_attach(object, mapping))
+                return FOLIO_E_PROTOCOL;
+        if (!populate && !object->is_mutable && !object->is_sparse)
+                windows_populate(mapping->data + object->offset_bytes,
+                                 (size_t)MIN(object->size_bytes, MAP_FRESH_BYTES_MAX), true);
+        return 1;
 }
 
 static int map_write_now(Object *object, bool populate)
@@ -83,7 +92,19 @@ static int map_read_now(Object *object)
 /* 1: it is mapped; 0: its region must be asked for; an error. */
 static int map_now(Object *object, uint32_t flags)
 {
+        if (flags & FOLIO_MAP_PRIVATE)
+                return view_now(object);
         return flags & FOLIO_GET_WRITABLE ? map_write_now(object, flags & FOLIO_GET_POPULATE) : map_read_now(object);
+}
+
+static int map_add_region(MapOp *map, int consume_fd)
+{
+        const ProtoItemReply *item = &map->op.item;
+
+        if (map->flags & FOLIO_MAP_PRIVATE)
+                return view_add_region(map->object, item, consume_fd, map->flags & FOLIO_GET_POPULATE);
+        return object_add_region(map->object, item, consume_fd, map->flags & FOLIO_GET_WRITABLE,
+                                 map->flags & FOLIO_GET_POPULATE);
 }
 
 static void map_came(Op *op)
@@ -91,8 +112,7 @@ static void map_came(Op *op)
         MapOp *map = CONTAINER_OF(op, MapOp, op);
 
         if (op->error == 0)
-                op_fail_as_thread(op, object_add_region(map->object, &op->item, steal_fd(&op->fd), map->flags & FOLIO_GET_WRITABLE,
-                                                        map->flags & FOLIO_GET_POPULATE));
+                op_fail_as_thread(op, map_add_region(map, steal_fd(&op->fd)));
         object_unref(map->object);
         op_complete(op);
 }
@@ -146,6 +166,21 @@ _public_ int folio_object_map_write(struct folio_object *handle, void **ret)
         return 0;
 }
 
+_public_ int folio_object_map_private(struct folio_object *handle, void **ret)
+{
+        int r;
+        Object *object = object_find(handle, &r);
+
+        if (!object)
+                return r;
+        if (!ret)
+                return error_set(FOLIO_E_INVALID, "there is no place for the address");
+        r = map_wait(object, FOLIO_MAP_PRIVATE);
+        if (r == 0)
+                *ret = view_data(object);
+        return r;
+}
+
 _public_ const void *folio_object_data(struct folio_object *handle)
 {
         int error;
@@ -169,6 +204,8 @@ _public_ int folio_object_map_async(struct folio_object *handle, uint32_t flags,
                 return r;
         if (flags & ~MAP_FLAGS)
                 return error_set(FOLIO_E_INVALID, "unknown flags 0x%x for a mapping", flags & ~MAP_FLAGS);
+        if (flags & FOLIO_MAP_PRIVATE && flags & FOLIO_GET_WRITABLE)
+                return error_set(FOLIO_E_INVALID, "a mapping is private or writes the object, not both");
         op_init(&map.op, map.object->client);
         return call_async(&map.op, sizeof(map), map_begin, done, userdata);
 }

@@ -2,6 +2,7 @@
 /* Many stats, and many deletes, in one call: the first are answered by the index, the second by a word of the daemon each. */
 #include "folio/batch.h"
 
+#include "client/ahead.h"
 #include "client/batch.h"
 #include "client/get.h"
 #include "client/stat.h"
@@ -45,6 +46,7 @@ static BatchTurn delete_rest(Batch *batch)
 static const BatchKind delete_kind = {
         .item_bytes = sizeof(struct folio_delete_item),
         .error_offset = offsetof(struct folio_delete_item, error),
+        .name_offset = offsetof(struct folio_delete_item, name),
         .one = delete_one,
         .answered = delete_answered,
         .rest = delete_rest,
@@ -88,9 +90,33 @@ static BatchTurn stat_one(Batch *batch, size_t index)
         return BATCH_ON;
 }
 
+static const char *stat_name(void *userdata, size_t index)
+{
+        const struct folio_stat_item *item = batch_item(userdata, index);
+
+        return item->stat && item->stat->struct_bytes > 0 ? item->name : NULL;
+}
+
+static void stat_found(void *userdata, size_t index, const AheadName *found)
+{
+        const struct folio_stat_item *item = batch_item(userdata, index);
+
+        if (found && stat_fill(found->space, found->look.slot, &found->look.copy, item->stat, item->stat->struct_bytes))
+                batch_set_error(userdata, index, 0);
+}
+
+static void stat_ahead(Batch *batch, size_t begin, size_t end)
+{
+        static const AheadUse use = { .name = stat_name, .use = stat_found };
+
+        ahead_run(batch->op.client, &use, batch, begin, end);
+}
+
 static const BatchKind stat_kind = {
         .item_bytes = sizeof(struct folio_stat_item),
         .error_offset = offsetof(struct folio_stat_item, error),
+        .name_offset = offsetof(struct folio_stat_item, name),
+        .ahead = stat_ahead,
         .one = stat_one,
 };
 

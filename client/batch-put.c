@@ -215,6 +215,7 @@ static bool put_begin(Batch *batch)
 static const BatchKind put_kind = {
         .item_bytes = sizeof(struct folio_put_item),
         .error_offset = offsetof(struct folio_put_item, error),
+        .name_offset = offsetof(struct folio_put_item, name),
         .begin = put_begin,
         .one = put_one,
         .answered = put_answered,

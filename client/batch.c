@@ -18,7 +18,8 @@ int batch_init(Batch *batch, Client *client, const BatchKind *kind, void *items,
         batch->kind = kind;
         batch->items = items;
         batch->n_items = n_items;
-        batch->next = 0;
+        batch->next = batch->next_ahead = 0;
+        batch->first_failed = n_items;
         batch->is_opened = batch->is_cancelled = false;
         batch->failed = 0;
         return 0;
@@ -39,12 +40,25 @@ int batch_get_error(Batch *batch, size_t index)
         return *error_of(batch, index);
 }
 
+/* The thread's sentence, and which item it is about: by its number, and by its name unless that stands in it already. */
+static void explain(Batch *batch, size_t index)
+{
+        const char *name, *sentence = error_get_sentence();
+        unsigned long long number = index + 1ull, n_items = batch->n_items;
+
+        memcpy(&name, (uint8_t *)batch_item(batch, index) + batch->kind->name_offset, sizeof(name));
+        batch->first_failed = index;
+        if (!name || !name[0] || strstr(sentence, name))
+                error_format(batch->op.sentence, "item %llu of %llu: %s", number, n_items, sentence);
+        else
+                error_format(batch->op.sentence, "item %llu of %llu, %.330s: %s", number, n_items, name, sentence);
+}
+
 void batch_set_error(Batch *batch, size_t index, int error)
 {
         *error_of(batch, index) = error;
-        /* Of all the items that failed, the sentence of the last one found stays. */
-        if (error < 0)
-                error_format(batch->op.sentence, "%s", error_get_sentence());
+        if (UNLIKELY(error < 0 && index < batch->first_failed))
+                explain(batch, index);
 }
 
 /* --- namespaces ----------------------------------------------------------------------------------------------------------------------- */
@@ -134,14 +148,28 @@ void batch_begin(Op *op)
                 batch_go(op);
 }
 
+static void go_ahead(Batch *batch)
+{
+        batch->next_ahead = batch->n_items;
+        if (!batch->kind->ahead)
+                return;
+        batch->next_ahead = batch->next + MIN(batch->n_items - batch->next, (size_t)BATCH_AHEAD);
+        batch->kind->ahead(batch, batch->next, batch->next_ahead);
+}
+
 /* Where the client is being closed nothing begins any more, and what is under way has been ended. */
 static BatchTurn turn(Batch *batch)
 {
         if (batch->is_cancelled)
                 return bundles_flush(&batch->bundles) ? BATCH_BUSY : BATCH_ON;
         for (; batch->next < batch->n_items; batch->next++) {
-                BatchTurn what = batch->kind->one(batch, batch->next);
+                BatchTurn what;
 
+                if (batch->next >= batch->next_ahead)
+                        go_ahead(batch);
+                if (*error_of(batch, batch->next) != BATCH_PENDING)
+                        continue;
+                what = batch->kind->one(batch, batch->next);
                 if (what != BATCH_ON)
                         return what;
         }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A batch: one cursor over the items of a call, which stops only where too many requests are under way, where a
- * namespace must be opened, or where the kind of batch says so; and goes on from there. An item's error is positive, which no
- * caller sees, until it is known. Knows nothing of what is done with an item.
+ * namespace must be opened, or where the kind of batch says so; and goes on from there. A kind may do some items
+ * together before they are done one by one. An item's error is positive, which no caller sees, until it is known. Of
+ * all that fail the first in order has the sentence. Knows nothing of what is done with an item.
  */
 #ifndef CLIENT_BATCH_H
 #define CLIENT_BATCH_H
@@ -10,6 +11,7 @@
 #include "client/bundle.h"
 #include "client/call.h"
 
+enum { BATCH_AHEAD = 1024 };         /* items done together, at most */
 enum { BATCH_PENDING = 1, BATCH_PENDING_MORE = 2 }; /* an item's error; the second is the kind's own */
 
 typedef enum BatchTurn {
@@ -24,7 +26,10 @@ typedef struct Batch Batch;
 typedef struct BatchKind {
         size_t item_bytes;
         size_t error_offset;
+        size_t name_offset;          /* of its `const char *name` */
         bool (*begin)(Batch *batch); /* NULL; false: no memory */
+        /* NULL; does those of the next items that can be done at once, the others stay BATCH_PENDING, for one(). */
+        void (*ahead)(Batch *batch, size_t begin, size_t end);
         BatchTurn (*one)(Batch *batch, size_t index);
         void (*answered)(Batch *batch, Bundle *bundle); /* gives it back; NULL: no bundles are used */
         BatchTurn (*rest)(Batch *batch); /* NULL; behind the last item, again and again until it says ON */
@@ -37,6 +42,8 @@ struct Batch {
         uint8_t *items;
         size_t n_items;
         size_t next;
+        size_t next_ahead;
+        size_t first_failed;         /* whose sentence op.sentence is; n_items: of none yet */
         Bundles bundles;
         Key wanted;
         bool is_opened;              /* `wanted`, as op.space, for the item that asked */

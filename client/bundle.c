@@ -46,6 +46,7 @@ static Bundle *bundle_new(Bundles *bundles, Space *space, ProtoVerb verb)
         bundle->error = 0;
         bundle->is_lost = false;
         bundle->n_fds = 0;
+        bundle->first_failed = 0;
         bundle->sentence[0] = '\0';
         list_push_back(&bundles->filling, &bundle->link);
         bundles->n_filling++;
@@ -82,6 +83,7 @@ static void take_replies(Bundle *bundle, const ProtoReply *reply, int *fds, size
                 bundle->replies[i].detail = (Key){ 0 };
                 if (item->status == STATUS_OK || bundle->sentence[0])
                         continue;
+                bundle->first_failed = i;
                 if (item->detail.n_bytes > 0)
                         error_format(bundle->sentence, "%.*s", (int)item->detail.n_bytes, item->detail.bytes);
                 else
@@ -246,7 +248,9 @@ int bundle_get_error(const Bundle *bundle, size_t i)
                 return error_set_sentence(bundle->error, bundle->sentence);
         if (bundle->replies[i].status == STATUS_OK)
                 return 0;
-        return error_set_sentence(status_to_error(bundle->replies[i].status), bundle->sentence);
+        if (i == bundle->first_failed)
+                return error_set_sentence(status_to_error(bundle->replies[i].status), bundle->sentence);
+        return error_set(status_to_error(bundle->replies[i].status), "%s", status_to_text(bundle->replies[i].status));
 }
 
 int bundle_take_fd(Bundle *bundle, size_t i)

@@ -33,7 +33,8 @@ typedef struct Bundle {
         ProtoItemReply replies[PROTO_ITEMS_MAX];
         int fds[PROTO_FDS_MAX];      /* the rest is closed when the bundle is given back */
         size_t n_fds;
-        char sentence[ERROR_SENTENCE_BYTES]; /* of the first item that failed */
+        size_t first_failed;         /* the item that the sentence is of, where not all have failed together */
+        char sentence[ERROR_SENTENCE_BYTES];
 } Bundle;
 
 struct Bundles {

@@ -47,7 +47,7 @@ static int change_wait(Client *client, const char *name, ProtoVerb verb, ProtoIt
         op_init(&change.op, client);
         (void)op_set_name(&change.op, name);
         r = call_wait(&change.op, change_begin);
-        idle_sweep(&client->idle, client->maps);
+        idle_sweep(client->maps);
         return r;
 }
 

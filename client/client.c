@@ -16,12 +16,17 @@
 #include "base/cleanup.h"
 #include "client/context.h"
 #include "client/lib/connection.h"
+#include "client/lib/crew.h"
 #include "client/loop.h"
-#include "client/names.h"
+#include "client/object.h"
 #include "client/operation.h"
 #include "client/search.h"
 
-enum { CLIENT_TIMEOUT_MS_DEFAULT = 30000 };
+enum {
+        CLIENT_TIMEOUT_MS_DEFAULT = 30000,
+        CLIENT_MAPPINGS_MAX_DEFAULT = 1024,
+        CLIENT_COPY_THREADS_MAX = 16,
+};
 
 /* --- all clients of the process ------------------------------------------------------------------------------------------------ */
 
@@ -81,8 +86,8 @@ void client_release_user(Client *client)
         names_free(client);
         staging_free(client->staging);
         maps_free(client->maps);
+        client->crew = crew_free(client->crew);
         requests_free(client->requests);
-        idle_deinit(&client->idle);
         (void)pthread_mutex_destroy(&client->loop_lock);
         free(client);
 }
@@ -92,6 +97,7 @@ static void client_close(Client *client)
 {
         clients_remove(client);
         operations_cancel(client);
+        objects_close(client);
         loop_deinit(client);
         client_release_user(client);
 }
@@ -107,6 +113,7 @@ static uint64_t default_mapping_bytes(void)
 static int client_new(const struct folio_open_options *options, uint64_t timeout_ns, Client **ret)
 {
         uint64_t mapping_bytes_max = options->mapping_bytes_max ? options->mapping_bytes_max : default_mapping_bytes();
+        uint32_t mappings_max = options->mappings_max ? options->mappings_max : CLIENT_MAPPINGS_MAX_DEFAULT;
         Client *client = calloc(1, sizeof(*client));
         int r;
 
@@ -123,20 +130,21 @@ static int client_new(const struct folio_open_options *options, uint64_t timeout
         list_init(&client->gets);
         client->gets_deadline_ns = UINT64_MAX;
         (void)pthread_mutex_init(&client->loop_lock, NULL);
-        idle_init(&client->idle);
         atomic_init(&client->epoll_fd, -1);
         client->timer_fd = -1;
         r = forked_take_mark(&client->fork_mark);
         if (r == 0)
                 r = requests_new(-1, timeout_ns, &client->requests);
         if (r == 0)
-                r = maps_new(mapping_bytes_max, &client->maps);
+                r = maps_new(mapping_bytes_max, mappings_max, &client->maps);
+        if (r == 0 && options->copy_threads > 0)
+                r = crew_new(options->copy_threads, &client->crew);
         if (r == 0)
                 r = clients_add(client);
         if (r < 0) {
                 maps_free(client->maps);
                 requests_free(client->requests);
-                idle_deinit(&client->idle);
+                client->crew = crew_free(client->crew);
                 (void)pthread_mutex_destroy(&client->loop_lock);
                 free(client);
                 return r;
@@ -271,6 +279,9 @@ static int read_options(const struct folio_open_options *given, struct folio_ope
                 return error_set(FOLIO_E_INVALID, "unknown flags 0x%x for an open", ret->flags & ~FOLIO_OPEN_SPAWN);
         if (ret->timeout_ms < FOLIO_TIMEOUT_FOREVER)
                 return error_set(FOLIO_E_INVALID, "a timeout of %d ms", ret->timeout_ms);
+        if (ret->copy_threads > CLIENT_COPY_THREADS_MAX)
+                return error_set(FOLIO_E_INVALID, "%u helper threads for copies: %d are the most", ret->copy_threads,
+                                 CLIENT_COPY_THREADS_MAX);
         if (!ret->client_name)
                 ret->client_name = program_invocation_short_name;
         if (ret->timeout_ms == 0)
@@ -406,7 +417,7 @@ _public_ int folio_client_process(struct folio_client *client)
         if (error || should_look)
                 operations_retry_gets(client, error);
         n_completed = operations_run_ready(client);
-        idle_sweep(&client->idle, client->maps);
+        idle_sweep(client->maps);
         loop_update(client);
         if (error) {
                 char sentence[ERROR_SENTENCE_BYTES];

@@ -16,9 +16,11 @@
 #include "base/list.h"
 #include "client/error.h"
 #include "client/idle.h"
+#include "client/lib/copy.h"
 #include "client/lib/forked.h"
 #include "client/lib/maps.h"
 #include "client/lib/request.h"
+#include "client/lib/spares.h"
 #include "client/lib/spawn.h"
 #include "client/lib/staging.h"
 #include "folio/client.h"
@@ -34,13 +36,14 @@ struct folio_client {
         Requests *requests;
         Staging *staging;
         Maps *maps;
-        Idle idle;
+        Crew *crew;                  /* helps with large copies; NULL: none */
         uint64_t packed_bytes_max;
         uint64_t staging_bytes;
         Name *_Atomic names;         /* namespaces opened, newest first; entries stay */
         Name *_Atomic name_last;     /* the one used last, or NULL */
         List siblings;               /* all clients of the process */
         char address[SPAWN_ADDRESS_BYTES_MAX];
+        Spares spares;               /* objects let go of: see object_take() */
 
         /* Under the lock of `requests`. */
         atomic_bool is_opening;      /* written under it: what is called waits in opening_waiters */

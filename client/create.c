@@ -183,8 +183,11 @@ static void create_answered(Op *op)
         object->fd = steal_fd(&op->fd);
         object->size_bytes = create->item.size_bytes;
         object->capacity_bytes = MAX(create->item.capacity_bytes, object->size_bytes);
+        object->is_sparse = create->item.flags & FOLIO_SPARSE;
         if (create->item.flags & FOLIO_MUTABLE) {
                 kind = OBJECT_MUTABLE;
+                atomic_store_explicit(&object->zeros, object->is_sparse ? OBJECT_ZEROS_HINTS : OBJECT_ZEROS_NONE,
+                                      memory_order_relaxed);
                 object->is_mutable = true;
                 /* Whoever may not read here has no pin, and needs none: the descriptor is a hold on the bytes. */
                 (void)object_pin(object);

@@ -6,21 +6,13 @@
  */
 #include "client/get.h"
 
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/cleanup.h"
 #include "client/lib/connection.h"
-#include "client/lib/copy.h"
-#include "client/lib/handle.h"
 #include "client/loop.h"
-
-enum {
-        GET_TRIES_MAX = 1000,        /* at an object that is replaced every time we have found it */
-        GET_UNSURE_MAX = 64,
-};
+#include "client/read.h"
 
 #define GET_SLICE_NS (UINT64_C(250) * 1000 * 1000)
 #define GET_FLAGS (FOLIO_GET_UNMAPPED | FOLIO_GET_WRITABLE | FOLIO_GET_POPULATE)
@@ -33,126 +25,10 @@ typedef struct GetOp {
         Object *object;
         /* folio_read_async() */
         bool is_read;
-        bool is_copied;
         uint64_t offset_bytes;
         void *buffer;
         size_t n_bytes;
 } GetOp;
-
-/* --- what the index answers ------------------------------------------------------------------------------------------------- */
-
-static uint64_t realtime_ns(void)
-{
-        struct timespec now;
-
-        (void)clock_gettime(CLOCK_REALTIME, &now); /* cannot fail for this clock */
-        return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
-}
-
-/* The clock is looked at only for objects that expire. */
-static LookupOutcome find(const Space *space, Key key, Lookup *ret)
-{
-        LookupOutcome outcome = lookup_find(space, key, 0, ret);
-
-        for (unsigned i = 0; UNLIKELY(outcome == LOOKUP_UNSURE) && i < GET_UNSURE_MAX; i++) {
-                (void)sched_yield();
-                outcome = lookup_find(space, key, 0, ret);
-        }
-        if (outcome == LOOKUP_FOUND && UNLIKELY(ret->copy.expires_ns != 0) && ret->copy.expires_ns <= realtime_ns()) {
-                ret->reason = FOLIO_EVENT_EXPIRED;
-                return LOOKUP_MISSING;
-        }
-        return outcome;
-}
-
-static int explain_unsure(const Space *space)
-{
-        return error_set(FOLIO_E_PROTOCOL, "the index of namespace %s is in the middle of a change that does not end; "
-                                           "has foliod died?", space->name);
-}
-
-GetOutcome get_try(Object *object, Key key, uint32_t flags, Lookup *look, int *ret_error)
-{
-        Space *space = object->space;
-
-        for (unsigned i = 0; i < GET_TRIES_MAX; i++) {
-                bool writable = flags & FOLIO_GET_WRITABLE;
-                int r;
-
-                switch (find(space, key, look)) {
-                case LOOKUP_FOUND:
-                        break;
-                case LOOKUP_MISSING:
-                        return GET_MISSING;
-                case LOOKUP_UNSURE:
-                        *ret_error = explain_unsure(space);
-                        return GET_FAILED;
-                }
-                if (look->copy.state == LAYOUT_SLOT_WRITING)
-                        return GET_WRITING;
-                object_fill(object, look->slot, &look->copy);
-                if (writable && !object->is_mutable) {
-                        *ret_error = error_set(FOLIO_E_STATE, "%.*s is not mutable: nobody can write it",
-                                               (int)key.n_bytes, key.bytes);
-                        return GET_FAILED;
-                }
-                if (UNLIKELY(!object_pin(object)))
-                        continue;
-                atomic_store_explicit(&object->kind, writable ? OBJECT_MUTABLE : OBJECT_READER, memory_order_release);
-                if (flags & FOLIO_GET_UNMAPPED)
-                        return GET_DONE;
-                r = object_attach_mapped(object, writable);
-                if (LIKELY(r > 0))
-                        return GET_DONE;
-                if (r == 0)
-                        return GET_REGION;
-                object_unpin(object);
-                *ret_error = r;
-                return GET_FAILED;
-        }
-        *ret_error = explain_unsure(space);
-        return GET_FAILED;
-}
-
-int get_explain_missing(const char *name, const Lookup *look)
-{
-        switch (look->reason) {
-        case FOLIO_EVENT_DELETED:
-                return error_set(FOLIO_E_DELETED, "%s was deleted", name);
-        case FOLIO_EVENT_EVICTED:
-                return error_set(FOLIO_E_EVICTED, "%s was evicted to make room", name);
-        case FOLIO_EVENT_EXPIRED:
-                return error_set(FOLIO_E_EXPIRED, "%s has expired", name);
-        case LAYOUT_GRAVE_WRITER_DIED:
-                return error_set(FOLIO_E_WRITER_DIED, "the writer of %s ended before it sealed it", name);
-        }
-        return error_set(FOLIO_E_NOT_FOUND, "there is no object %s", name);
-}
-
-int get_explain_writing(const char *name)
-{
-        return error_set(FOLIO_E_WRITING, "%s is still being written: get it with a timeout, or later", name);
-}
-
-int get_look(Space *space, Key key, const char *name, Lookup *ret_look)
-{
-        switch (find(space, key, ret_look)) {
-        case LOOKUP_FOUND:
-                return 0;
-        case LOOKUP_MISSING:
-                return get_explain_missing(name, ret_look);
-        case LOOKUP_UNSURE:
-                break;
-        }
-        return explain_unsure(space);
-}
-
-int get_split_name(const char *name, Key *ret_namespace, Key *ret_key)
-{
-        if (LIKELY(name && key_split_name(name, false, ret_namespace, ret_key)))
-                return 0;
-        return error_set_name(name, false);
-}
 
 uint64_t get_deadline_ns(int timeout_ms)
 {
@@ -169,15 +45,8 @@ static void get_end(GetOp *get)
 {
         Op *op = &get->op;
 
-        if (op->error == 0 && get->is_read) {
-                int r = object_check_range(get->object, get->offset_bytes, get->n_bytes);
-
-                if (r == 0 && !get->is_copied)
-                        copy_bytes(get->buffer, object_peek(get->object) + get->offset_bytes, get->n_bytes);
-                if (r < 0)
-                        op_fail_as_thread(op, r);
-        } else if (op->error == 0 && op->done) {
-                op->object = handle_new(get->object);
+        if (op->error == 0 && op->done && !get->is_read) {
+                op->object = object_give(get->object);
                 if (op->object)
                         get->object = NULL;
                 else
@@ -196,8 +65,6 @@ static void get_region_came(Op *op)
         int r;
 
         if (op->error == 0 && get->is_read) {
-                /* Here, as the object may be read by descriptor and not be mapped at all. */
-                get->is_copied = true;
                 r = object_check_range(get->object, get->offset_bytes, get->n_bytes);
                 if (r == 0)
                         r = object_read_region(get->object, &op->item, steal_fd(&op->fd), get->offset_bytes, get->buffer,
@@ -255,7 +122,7 @@ static bool get_sleep(GetOp *get, const Lookup *look, uint64_t now_ns)
         Name *name;
         int error;
 
-        idle_sweep(&op->client->idle, op->client->maps);
+        idle_sweep(op->client->maps);
         if (op->is_waited) {
                 /* A daemon that has died wakes nobody. */
                 if (!lookup_wait(op->space, look, MIN(get->deadline_ns - now_ns, GET_SLICE_NS)) &&
@@ -343,6 +210,18 @@ static bool get_prepare(GetOp *get)
         return true;
 }
 
+/* Copies out what is held. False: its region must be asked for. */
+static bool get_read(GetOp *get)
+{
+        int r = object_check_range(get->object, get->offset_bytes, get->n_bytes);
+
+        if (r == 0)
+                r = object_read_now(get->object, get->offset_bytes, get->buffer, get->n_bytes);
+        if (r < 0)
+                op_fail_as_thread(&get->op, r);
+        return r != 0;
+}
+
 static void get_step(Op *op)
 {
         GetOp *get = CONTAINER_OF(op, GetOp, op);
@@ -354,6 +233,8 @@ static void get_step(Op *op)
                 int error = 0;
 
                 outcome = get_try(get->object, op->key, get->flags, &look, &error);
+                if (outcome == GET_DONE && get->is_read && !get_read(get))
+                        outcome = GET_REGION;
                 switch (outcome) {
                 case GET_DONE:
                         get_end(get);
@@ -407,10 +288,9 @@ static int check_arguments(Client *client, uint32_t flags, int timeout_ms)
 _public_ int folio_get(struct folio_client *client, const char *name, uint32_t flags, int timeout_ms,
                        struct folio_object **ret)
 {
-        Object *object = NULL;
+        Object *object;
         struct folio_object *handle;
         Key namespace, key;
-        Space *space;
         int r;
 
         r = check_arguments(client, flags, timeout_ms);
@@ -420,23 +300,13 @@ _public_ int folio_get(struct folio_client *client, const char *name, uint32_t f
                 r = get_split_name(name, &namespace, &key);
         if (r < 0)
                 return r;
-        space = names_find(client, namespace);
-        if (LIKELY(space && space->shared)) {
-                Lookup look;
-
-                object = object_new(client, space);
-                /* What cannot be had at once begins again, as an operation. */
-                if (object && get_try(object, key, flags, &look, &r) != GET_DONE) {
-                        object_unref(object);
-                        object = NULL;
-                }
-        }
-        if (!object) {
+        object = get_now(client, namespace, key, flags);
+        if (UNLIKELY(!object)) {
                 r = get_wait(client, name, flags, get_deadline_ns(timeout_ms), &object);
                 if (r < 0)
                         return r;
         }
-        handle = handle_new(object);
+        handle = object_give(object);
         if (!handle) {
                 object_unref(object);
                 return error_set(FOLIO_E_NO_MEMORY, "this process has no memory left for another handle");
@@ -517,38 +387,14 @@ static int read_check(Client *client, const char *name, const void *buffer, size
         return r;
 }
 
-/* What the index and the mappings answer. 1: copied; 0: it takes more; an error. */
-static int read_now(Client *client, const char *name, uint64_t offset_bytes, void *buffer, size_t n_bytes)
-{
-        Key namespace, key;
-        Lookup look;
-        Object object;
-        Space *space;
-        int r = get_split_name(name, &namespace, &key);
-
-        space = r == 0 ? names_find(client, namespace) : NULL;
-        if (!space || !space->shared)
-                return r;
-        object_init(&object, client, space);
-        if (get_try(&object, key, FOLIO_GET_UNMAPPED, &look, &r) == GET_DONE) {
-                r = object_check_range(&object, offset_bytes, n_bytes);
-                if (r == 0)
-                        r = object_read_now(&object, offset_bytes, buffer, n_bytes);
-        } else {
-                r = 0;
-        }
-        object_deinit(&object);
-        return r;
-}
-
 _public_ int folio_read(struct folio_client *client, const char *name, uint64_t offset_bytes, void *buffer, size_t n_bytes)
 {
         int r = read_check(client, name, buffer, n_bytes);
 
         if (r == 0)
-                r = read_now(client, name, offset_bytes, buffer, n_bytes);
+                r = get_read_now(client, name, offset_bytes, buffer, n_bytes);
         if (r == 0) {
-                GetOp get = { .is_read = true, .offset_bytes = offset_bytes, .buffer = buffer, .n_bytes = n_bytes };
+                GetOp get = { .is_read = true, .flags = FOLIO_GET_UNMAPPED, .offset_bytes = offset_bytes, .buffer = buffer, .n_bytes = n_bytes };
 
                 op_init(&get.op, client);
                 (void)op_set_name(&get.op, name);
@@ -573,6 +419,7 @@ _public_ int folio_read_async(struct folio_client *client, const char *name, uin
         if (!get)
                 return error_set(FOLIO_E_NO_MEMORY, "this process has no memory left for the request");
         get->is_read = true;
+        get->flags = FOLIO_GET_UNMAPPED;
         get->offset_bytes = offset_bytes;
         get->buffer = buffer;
         get->n_bytes = n_bytes;

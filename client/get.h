@@ -19,6 +19,18 @@ typedef enum GetOutcome {
 /* @object is fresh from object_init(), and is again after MISSING, WRITING and FAILED. The space may be read. */
 GetOutcome get_try(Object *object, Key key, uint32_t flags, Lookup *ret_look, int *ret_error);
 
+/*
+ * The short way, for what has just been found: held, and mapped where that is wanted. NULL: anything is in the way, and
+ * get_try() will find out what. No system call but where memory must be allocated.
+ */
+Object *get_found(Client *client, Space *space, const Lookup *look, uint32_t flags);
+
+/* The same for a name, with its namespace open. NULL: it cannot be had at once, or at all. */
+Object *get_now(Client *client, Key namespace, Key key, uint32_t flags);
+
+/* Copies out what is there now and mapped, or can be read at once. 1: copied; 0: it takes more; an error. */
+int get_read_now(Client *client, const char *name, uint64_t offset_bytes, void *buffer, size_t n_bytes);
+
 /* FOLIO_E_NOT_FOUND and its kin, by the reason in @look; the sentence is the thread's. */
 int get_explain_missing(const char *name, const Lookup *look);
 int get_explain_writing(const char *name);

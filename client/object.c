@@ -14,12 +14,8 @@
 
 #include "base/checked.h"
 #include "base/cleanup.h"
-#include "client/lib/copy.h"
 #include "client/lib/handle.h"
 #include "client/lib/pins.h"
-
-/* Up to here a whole object that is not mapped is mapped to be read: the mapping will be of use again. Above, it is read by descriptor. */
-#define OBJECT_MAP_BYTES_MAX MIB
 
 static uint8_t empty_object[64];
 
@@ -43,14 +39,21 @@ Object *object_find(struct folio_object *handle, int *ret_error)
         return LIKELY(*ret_error == 0) ? object : NULL;
 }
 
-void object_init(Object *object, Client *client, Space *space)
+/* Its contents as those of a new one; what it has for life stays. */
+static void object_reset(Object *object, Space *space)
 {
-        memset(object, 0, sizeof(*object));
+        memset(object, 0, offsetof(Object, client));
         atomic_init(&object->n_references, 1);
-        object->client = client;
         object->space = space;
         object->fd = -1;
-        (void)pthread_mutex_init(&object->lock, NULL);
+}
+
+void object_init(Object *object, Client *client, Space *space)
+{
+        object_reset(object, space);
+        object->client = client;
+        object->handle = NULL;
+        object->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
         client_add_user(client);
 }
 
@@ -61,6 +64,29 @@ Object *object_new(Client *client, Space *space)
         if (object)
                 object_init(object, client, space);
         return object;
+}
+
+Object *object_take(Client *client, Space *space, uint64_t region_id)
+{
+        Object *object = spares_take(&client->spares, region_id);
+        Mapping *mapping;
+
+        if (!object)
+                return object_new(client, space);
+        object->space = space;
+        mapping = atomic_load_explicit(&object->reading, memory_order_relaxed);
+        if (mapping->region_id != region_id) {
+                atomic_store_explicit(&object->reading, NULL, memory_order_relaxed);
+                maps_unref(client->maps, mapping, false);
+        }
+        return object;
+}
+
+struct folio_object *object_give(Object *object)
+{
+        struct folio_object *kept = steal_ptr(&object->handle);
+
+        return kept ? handle_renew(kept) : handle_new(object);
 }
 
 ProtoItem object_slot_item(const Object *object)
@@ -103,32 +129,88 @@ void object_unpin(Object *object)
 /* The mapping of what has gone would only keep its memory; that of a packed region is of use for others. */
 static void release_mapping(Object *object, Mapping *mapping, bool is_gone)
 {
-        Client *client = object->client;
-        uint64_t region_id = mapping->region_id;
-        bool writable = mapping->is_writable, is_own = object->placement == FOLIO_PLACEMENT_OWN;
+        Maps *maps = object->client->maps;
 
-        maps_unref(client->maps, mapping, is_own && (is_gone || !object->space->shared));
-        if (is_own && !is_gone && object->space->shared)
-                idle_add(&client->idle, client->maps, object->space, object->slot, object->generation, region_id, writable);
+        if (object->placement != FOLIO_PLACEMENT_OWN)
+                maps_unref(maps, mapping, false);
+        else if (is_gone || !object->space->shared)
+                maps_unref(maps, mapping, true);
+        else
+                idle_release(maps, mapping, object->space, object->slot, object->generation);
 }
 
-void object_deinit(Object *object)
+static void extra_free(ObjectExtra *extra)
+{
+        extents_free(atomic_load(&extra->extents));
+        (void)close_fd(atomic_load(&extra->fd));
+        if (atomic_load(&extra->private_data))
+                maps_unmap(atomic_load(&extra->private_data), extra->private_bytes);
+        free(extra);
+}
+
+ObjectExtra *object_get_extra(Object *object)
+{
+        ObjectExtra *extra = atomic_load_explicit(&object->extra, memory_order_acquire), *made;
+
+        if (extra)
+                return extra;
+        made = calloc(1, sizeof(*made));
+        if (!made)
+                return NULL;
+        atomic_init(&made->fd, -1);
+        if (atomic_compare_exchange_strong(&object->extra, &extra, made))
+                return made;
+        extra_free(made);
+        return extra;
+}
+
+/* Lets go of all that it stands for. With @is_to_keep the mapping of a packed region may stay, and is the answer. */
+static Mapping *object_let_go(Object *object, bool is_to_keep)
 {
         Client *client = object->client;
-        Mapping *reading = atomic_load(&object->reading), *writing = atomic_load(&object->writing);
+        Mapping *reading = atomic_load(&object->reading), *writing = atomic_load(&object->writing), *kept = NULL;
+        ObjectExtra *extra = atomic_load_explicit(&object->extra, memory_order_relaxed);
         bool is_unsealed = object_is_unsealed(object), is_gone = drop_pin(object) || is_unsealed;
 
-        if (reading)
+        if (reading && is_to_keep && object->placement == FOLIO_PLACEMENT_PACKED)
+                kept = reading;
+        else if (reading)
                 release_mapping(object, reading, is_gone);
         if (writing)
                 release_mapping(object, writing, is_gone);
         object->fd = close_fd(object->fd);
+        if (UNLIKELY(extra))
+                extra_free(extra);
         if (is_unsealed)
                 tell(object, VERB_ABORT, false);
         if (object->staged)
                 staging_give(client->staging, object->staged);
+        return kept;
+}
+
+void object_deinit(Object *object)
+{
+        (void)object_let_go(object, false);
         (void)pthread_mutex_destroy(&object->lock);
-        client_release_user(client);
+        client_release_user(object->client);
+}
+
+static void object_free(Object *object)
+{
+        if (object->handle)
+                handle_drop(object->handle);
+        object_deinit(object);
+        free(object);
+}
+
+static void spare_free(void *item)
+{
+        object_free(item);
+}
+
+void objects_close(Client *client)
+{
+        spares_close(&client->spares, spare_free);
 }
 
 Object *object_ref(Object *object)
@@ -139,10 +221,21 @@ Object *object_ref(Object *object)
 
 void object_unref(Object *object)
 {
-        if (!object || atomic_fetch_sub_explicit(&object->n_references, 1, memory_order_acq_rel) != 1)
+        Mapping *kept;
+
+        if (!object)
                 return;
-        object_deinit(object);
-        free(object);
+        /* The only reference there is cannot become two meanwhile. */
+        if (atomic_load_explicit(&object->n_references, memory_order_acquire) != 1 &&
+            atomic_fetch_sub_explicit(&object->n_references, 1, memory_order_acq_rel) != 1)
+                return;
+        kept = object_let_go(object, true);
+        object_reset(object, object->space);
+        /* A spare is an object that stands for nothing, of a packed region. */
+        atomic_store_explicit(&object->reading, kept, memory_order_relaxed);
+        object->placement = FOLIO_PLACEMENT_PACKED;
+        if (!kept || !spares_give(&object->client->spares, kept->region_id, object))
+                object_free(object);
 }
 
 void object_fill(Object *object, uint32_t slot, const LayoutSlot *copy)
@@ -154,22 +247,41 @@ void object_fill(Object *object, uint32_t slot, const LayoutSlot *copy)
         object->is_mutable = copy->state == LAYOUT_SLOT_MUTABLE;
         object->capacity_bytes = object->is_mutable ? copy->capacity_bytes : copy->size_bytes;
         object->region_id = copy->region_id;
-        object->offset_bytes = (uint64_t)copy->offset_units * LAYOUT_CHUNK_UNIT_BYTES;
+        object->is_sparse = copy->flags & LAYOUT_FLAG_SPARSE;
+        if (LIKELY(copy->placement == FOLIO_PLACEMENT_PACKED)) {
+                object->offset_bytes = (uint64_t)copy->offset_units * LAYOUT_CHUNK_UNIT_BYTES;
+                atomic_store_explicit(&object->zeros, OBJECT_ZEROS_NONE, memory_order_relaxed);
+                return;
+        }
+        object->offset_bytes = 0;
+        atomic_store_explicit(&object->zeros_sequence, copy->sequence, memory_order_relaxed);
+        if (object->is_mutable)
+                atomic_store_explicit(&object->zeros, object->is_sparse ? OBJECT_ZEROS_HINTS : OBJECT_ZEROS_NONE, memory_order_relaxed);
+        else
+                atomic_store_explicit(&object->zeros, copy->flags & LAYOUT_FLAG_ZEROS ? OBJECT_ZEROS_UNKNOWN : OBJECT_ZEROS_NONE,
+                                      memory_order_relaxed);
 }
 
 /* --- mappings ------------------------------------------------------------------------------------------------------------------ */
+
+/* What the index or the daemon says against what is mapped. False: the thread's sentence says why. */
+static bool object_check_mapping(const Object *object, const Mapping *mapping)
+{
+        if (LIKELY(checked_range(object->offset_bytes, object->capacity_bytes, mapping->n_bytes)))
+                return true;
+        (void)error_set(FOLIO_E_PROTOCOL, "foliod says %llu bytes at %llu of a region of %zu bytes: that cannot be",
+                        (unsigned long long)object->capacity_bytes, (unsigned long long)object->offset_bytes,
+                        mapping->n_bytes);
+        return false;
+}
 
 bool object_attach(Object *object, Mapping *mapping)
 {
         Mapping *_Atomic *place = mapping->is_writable ? &object->writing : &object->reading;
         Mapping *none = NULL;
 
-        if (!checked_range(object->offset_bytes, object->capacity_bytes, mapping->n_bytes)) {
+        if (!object_check_mapping(object, mapping)) {
                 maps_unref(object->client->maps, mapping, false);
-                (void)error_set(FOLIO_E_PROTOCOL,
-                                "foliod says %llu bytes at %llu of a region of %zu bytes: that cannot be",
-                                (unsigned long long)object->capacity_bytes, (unsigned long long)object->offset_bytes,
-                                mapping->n_bytes);
                 return false;
         }
         if (!atomic_compare_exchange_strong(place, &none, mapping))
@@ -179,10 +291,13 @@ bool object_attach(Object *object, Mapping *mapping)
 
 int object_attach_mapped(Object *object, bool writable)
 {
-        Mapping *mapping;
+        Mapping *mapping = atomic_load_explicit(writable ? &object->writing : &object->reading, memory_order_acquire);
 
-        if (object->capacity_bytes == 0 || atomic_load(writable ? &object->writing : &object->reading))
+        if (object->capacity_bytes == 0)
                 return 1;
+        /* It may have been there before the object was this one. */
+        if (mapping)
+                return object_check_mapping(object, mapping) ? 1 : FOLIO_E_PROTOCOL;
         mapping = maps_find(object->client->maps, object->region_id, writable);
         if (!mapping)
                 return 0;
@@ -198,9 +313,16 @@ ProtoItem object_region_item(const Object *object, bool writable)
         return item;
 }
 
-int object_add_region(Object *object, const ProtoItemReply *item, int consume_fd, bool writable, bool populate)
+int object_explain_mapping(int r, uint64_t n_bytes)
 {
-        _cleanup_(cleanup_fd) int fd = consume_fd;
+        if (r == MAPS_E_TOO_MANY)
+                return error_set(FOLIO_E_LIMIT, "this process has nearly as many mappings as vm.max_map_count allows; "
+                                                "release some objects, or raise it");
+        return error_set(error_from_errno(r), "mapping %llu bytes failed: %s", (unsigned long long)n_bytes, strerror(-r));
+}
+
+int object_map_region(Object *object, const ProtoItemReply *item, int fd, bool writable, bool populate)
+{
         Mapping *mapping = NULL;
         int r;
 
@@ -208,15 +330,18 @@ int object_add_region(Object *object, const ProtoItemReply *item, int consume_fd
                 return error_set(FOLIO_E_PROTOCOL, "foliod's answer lacks the region's descriptor");
         object->region_id = item->region_id;
         object->offset_bytes = item->offset_bytes;
-        idle_sweep(&object->client->idle, object->client->maps);
-        r = maps_add(object->client->maps, item->region_id, steal_fd(&fd), item->region_bytes, writable, populate, &mapping);
-        if (r == MAPS_E_TOO_MANY)
-                return error_set(FOLIO_E_LIMIT, "this process has nearly as many mappings as vm.max_map_count allows; "
-                                                "release some objects, or raise it");
-        if (r < 0)
-                return error_set(error_from_errno(r), "mapping %llu bytes failed: %s",
-                                 (unsigned long long)item->region_bytes, strerror(-r));
+        idle_sweep(object->client->maps);
+        r = maps_open(object->client->maps, item->region_id, fd, item->region_bytes, writable, populate, &mapping);
+        if (r != 0)
+                return object_explain_mapping(r, item->region_bytes);
         return object_attach(object, mapping) ? 0 : FOLIO_E_PROTOCOL;
+}
+
+int object_add_region(Object *object, const ProtoItemReply *item, int consume_fd, bool writable, bool populate)
+{
+        _cleanup_(cleanup_fd) int fd = consume_fd;
+
+        return object_map_region(object, item, fd, writable, populate);
 }
 
 int object_ask_region(Object *object, bool writable, ProtoItemReply *ret_item, int *ret_fd)
@@ -260,7 +385,7 @@ const uint8_t *object_peek(const Object *object)
         return object->capacity_bytes == 0 ? empty_object : NULL;
 }
 
-/* --- reading -------------------------------------------------------------------------------------------------------------------- */
+/* --- sizes and states -------------------------------------------------------------------------------------------------------------------- */
 
 uint64_t object_size(const Object *object)
 {
@@ -305,63 +430,6 @@ int object_check_readable(const Object *object, uint64_t offset_bytes, uint64_t 
         return object_check_range(object, offset_bytes, n_bytes);
 }
 
-static int io_failed(const char *what, int r)
-{
-        return error_set(error_from_errno(r), "%s the object's bytes failed: %s", what, strerror(-r));
-}
-
-int object_read_region(Object *object, const ProtoItemReply *item, int consume_fd, uint64_t offset_bytes, void *buffer,
-                       size_t n_bytes)
-{
-        _cleanup_(cleanup_fd) int fd = consume_fd;
-        uint64_t end;
-        int r;
-
-        if (item->placement == FOLIO_PLACEMENT_PACKED || object->is_mutable || n_bytes <= OBJECT_MAP_BYTES_MAX ||
-            n_bytes < object->size_bytes) {
-                r = object_add_region(object, item, steal_fd(&fd), false, false);
-                if (r < 0)
-                        return r;
-                copy_bytes(buffer, object_peek(object) + offset_bytes, n_bytes);
-                return 0;
-        }
-        if (fd < 0 || !checked_add(item->offset_bytes, offset_bytes, &end))
-                return error_set(FOLIO_E_PROTOCOL, "foliod's answer lacks the region's descriptor");
-        r = copy_from_fd(fd, end, buffer, n_bytes);
-        return r < 0 ? io_failed("reading", r) : 0;
-}
-
-int object_read_now(Object *object, uint64_t offset_bytes, void *buffer, size_t n_bytes)
-{
-        const uint8_t *data;
-        int r;
-
-        if (n_bytes == 0)
-                return 1;
-        if (object->staged) {
-                copy_bytes(buffer, (const uint8_t *)object->staged + offset_bytes, n_bytes);
-                return 1;
-        }
-        data = object_peek(object);
-        if (!data && object->fd >= 0) {
-                r = copy_from_fd(object->fd, object->offset_bytes + offset_bytes, buffer, n_bytes);
-                return r < 0 ? io_failed("reading", r) : 1;
-        }
-        if (!data) {
-                r = object_attach_mapped(object, false);
-                if (r < 0)
-                        return r;
-                data = r > 0 ? object_peek(object) : NULL;
-        }
-        if (LIKELY(data)) {
-                copy_bytes(buffer, data + offset_bytes, n_bytes);
-                return 1;
-        }
-        if (!object->is_pinned)
-                return error_set(FOLIO_E_ACCESS, "this user may not read in namespace %s", object->space->name);
-        return 0;
-}
-
 /* --- public ----------------------------------------------------------------------------------------------------------------------- */
 
 _public_ uint64_t folio_object_size(struct folio_object *handle)
@@ -380,9 +448,10 @@ _public_ int folio_object_release(struct folio_object *handle)
         if (!object)
                 return r;
         /* Of two that release at once, one has it. */
-        object = handle_take(handle);
+        object = handle_keep(handle);
         if (!object)
                 return error_set(FOLIO_E_INVALID, "%p was released already", (void *)handle);
+        object->handle = handle;
         object_unref(object);
         return 0;
 }

@@ -9,6 +9,7 @@
 
 #include <pthread.h>
 
+#include "client/lib/extents.h"
 #include "client/lib/lookup.h"
 #include "client/names.h"
 #include "folio/object.h"
@@ -22,9 +23,26 @@ typedef enum ObjectKind {
         OBJECT_ENDED,                /* a seal has begun: it can only be sealed again, or aborted */
 } ObjectKind;
 
+/* What is known of ranges of an own region that read as zeros. Of a packed object nothing is to be known. */
+typedef enum ObjectZeros {
+        OBJECT_ZEROS_UNKNOWN,        /* nobody has looked yet */
+        OBJECT_ZEROS_NONE,           /* all of it is to be read as data */
+        OBJECT_ZEROS_LISTED,         /* sealed: in `extra` */
+        OBJECT_ZEROS_HINTS,          /* mutable and sparse: in `extra`, as it was once; to be looked at each time */
+} ObjectZeros;
+
+/* What few objects need, made when the first of it is. Written with the object's lock. */
+typedef struct ObjectExtra {
+        Extents *_Atomic extents;    /* NULL: none listed; read with the lock, or where LISTED */
+        uint64_t extents_ns;         /* HINTS: changed_ns of the slot that they are of; 0: none yet */
+        uint32_t extents_block;      /* of the slot that they are of */
+        atomic_int fd;               /* read-only, of the region, to read what should not be touched through a mapping; -1 */
+        void *_Atomic private_data;  /* the copy-on-write view of it; NULL: none */
+        size_t private_bytes;        /* that are mapped, from before the object's first byte where it does not begin the region */
+} ObjectExtra;
+
 typedef struct Object {
         atomic_uint n_references;    /* the handle's, and of a seal under way */
-        Client *client;              /* a user of it */
         Space *space;                /* borrowed: the client keeps it */
         atomic_int kind;             /* ObjectKind */
         bool is_pinned;
@@ -42,8 +60,15 @@ typedef struct Object {
         uint64_t offset_bytes;       /* in the region */
         Mapping *_Atomic reading;
         Mapping *_Atomic writing;
+        ObjectExtra *_Atomic extra;  /* NULL for nearly all */
+        atomic_uchar zeros;          /* ObjectZeros */
+        _Atomic uint32_t zeros_sequence; /* the slot's when that was found: of a sealed object more may be listed since */
+        bool is_sparse;              /* made so: what is not written yet takes no memory */
         int fd;                      /* FILLED, MUTABLE: to write by; -1 */
         void *staged;                /* STAGED */
+        /* What an object has for life, through all that it stands for: all above is zeroed where it is used again. */
+        Client *client;              /* a user of it */
+        struct folio_object *handle; /* the last one, when it has ended: its place is ours; NULL: never had any */
         pthread_mutex_t lock;        /* of the slow things: mapping for writing, streaming, sealing */
 } Object;
 
@@ -52,9 +77,15 @@ Object *object_find(struct folio_object *handle, int *ret_error);
 
 /* NULL: no memory. A user of the client. */
 Object *object_new(Client *client, Space *space);
+/* The same for one that lies in the packed region @region_id: one that was let go of, with that region mapped, if there is. */
+Object *object_take(Client *client, Space *space, uint64_t region_id);
+/* A handle of it, which takes the reference over; NULL: no memory. */
+struct folio_object *object_give(Object *object);
 Object *object_ref(Object *object);
 /* The last one lets go of all of it: an unsealed one is aborted. NULL is legal. */
 void object_unref(Object *object);
+/* At the client's end: no object is kept for use again any more. */
+void objects_close(Client *client);
 /* The same in the caller's memory. */
 void object_init(Object *object, Client *client, Space *space);
 void object_deinit(Object *object);
@@ -74,6 +105,15 @@ int object_attach_mapped(Object *object, bool writable);
 
 /* What a REGION answer brought: maps and attaches. 0 or an error, with the thread's sentence. */
 int object_add_region(Object *object, const ProtoItemReply *item, int consume_fd, bool writable, bool populate);
+
+/* The same with a descriptor that stays the caller's. FOLIO_E_LIMIT: it cannot be mapped, but may be read. */
+int object_map_region(Object *object, const ProtoItemReply *item, int fd, bool writable, bool populate);
+
+/* NULL: no memory. */
+ObjectExtra *object_get_extra(Object *object);
+
+/* Why maps_open() and its like failed, for the thread. Returns the error. */
+int object_explain_mapping(int r, uint64_t n_bytes);
 
 /* Blocking: asks for the region. 0 or an error, with the thread's sentence; the descriptor is the caller's. */
 int object_ask_region(Object *object, bool writable, ProtoItemReply *ret_item, int *ret_fd);
@@ -99,13 +139,6 @@ int object_check_writable(const Object *object, ObjectKind *ret);
 
 /* Is it for reading now, there? 0, FOLIO_E_INVALID or FOLIO_E_RANGE with the sentence. */
 int object_check_readable(const Object *object, uint64_t offset_bytes, uint64_t n_bytes);
-
-/* Copies out. The range has been checked. 1; 0: its region must be asked for; an error with the thread's sentence. */
-int object_read_now(Object *object, uint64_t offset_bytes, void *buffer, size_t n_bytes);
-
-/* Of an object that is not mapped, through the descriptor that REGION brought, once. */
-int object_read_region(Object *object, const ProtoItemReply *item, int consume_fd, uint64_t offset_bytes, void *buffer,
-                       size_t n_bytes);
 
 static inline bool object_is_unsealed(const Object *object)
 {

@@ -2,13 +2,29 @@
 /* Asking the index: stat, exists, metadata; and asking the daemon who holds an object, which the index does not know. */
 #include "client/stat.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "client/call.h"
 #include "client/get.h"
+#include "client/lib/extents.h"
 
 enum { STAT_TRIES_MAX = 1000 };
+
+/* False: the object has changed. Without memory for the list nothing is known to be zeros. */
+static bool count_zeros(const Space *space, uint32_t slot, const LayoutSlot *copy, uint64_t *ret)
+{
+        Extents *extents = NULL;
+
+        if (!(copy->flags & LAYOUT_FLAG_ZEROS) || copy->state == LAYOUT_SLOT_MUTABLE)
+                return true;
+        if (extents_read(space, slot, copy, &extents) == -EAGAIN)
+                return false;
+        *ret = extents_bytes(extents);
+        extents_free(extents);
+        return true;
+}
 
 bool stat_fill(const Space *space, uint32_t slot, const LayoutSlot *copy, struct folio_stat *ret, size_t struct_bytes)
 {
@@ -16,7 +32,8 @@ bool stat_fill(const Space *space, uint32_t slot, const LayoutSlot *copy, struct
         char key[FOLIO_KEY_BYTES_MAX + 1];
         size_t n_space = strlen(space->name);
 
-        if (!lookup_read_texts(space, slot, copy, key, stat.content_type, NULL))
+        if (!lookup_read_texts(space, slot, copy, key, stat.content_type, NULL) ||
+            !count_zeros(space, slot, copy, &stat.zero_bytes))
                 return false;
         memcpy(stat.name, space->name, n_space);
         stat.name[n_space] = ':';
@@ -181,14 +198,30 @@ _public_ int folio_exists_async(struct folio_client *client, const char *name, f
 
 /* --- by handle ---------------------------------------------------------------------------------------------------------------------- */
 
+/*
+ * Is it that object's? While it is being sealed in another thread it can have got its new generation already, and we have not been told
+ * yet; its pin keeps the slot from becoming another's.
+ */
+static bool is_of(const LayoutSlot *copy, const Object *object)
+{
+        if (copy->generation == object->generation)
+                return true;
+        if (atomic_load_explicit(&object->kind, memory_order_acquire) == OBJECT_ENDED)
+                return object->is_pinned && copy->generation > object->generation;
+        /* It may have been answered in between: whoever sees the kind that it has then sees the generation. */
+        return copy->generation == object->generation;
+}
+
 /* The slot of a handle, while it is that object's. */
 static int read_slot(const Object *object, LayoutSlot *ret)
 {
         if (!object->space->shared)
                 return error_set(FOLIO_E_ACCESS, "this user may not read in namespace %s", object->space->name);
-        if (lookup_read_slot(object->space, object->slot, ret) && ret->generation == object->generation &&
-            ret->state != LAYOUT_SLOT_FREE)
-                return 0;
+        /* Twice: what was read before the seal is compared with the generation it gave, once at most in an object's life. */
+        for (int i = 0; i < 2; i++)
+                if (lookup_read_slot(object->space, object->slot, ret) && ret->state != LAYOUT_SLOT_FREE &&
+                    is_of(ret, object))
+                        return 0;
         return error_set(FOLIO_E_DELETED, "the object is gone from the index, and what was known of it with it");
 }
 

@@ -1,209 +1,240 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * See stream.h. While the source has nothing to give no staging memory is held: others need it to put the smallest
- * object. So a block is taken when there is something to put into it, and sent when there is no more for now, full
- * or not.
+ * See stream.h. A block of staging memory is taken when there is something to put into it, and sent when there is no
+ * more for now, full or not: while a source has nothing to give, others have the memory. Only a blocking call has a
+ * source that can keep it waiting, and there the steps run in the caller's own thread, which may.
  */
 #include "client/stream.h"
 
 #include <string.h>
 
 #include "base/checked.h"
+#include "client/bundle.h"
+#include "client/call.h"
 #include "client/lib/copy.h"
 #include "client/lib/splice.h"
-#include "client/operation.h"
 
-enum { WRITE_BLOCKS_MAX = 4 };       /* under way at once */
-#define WRITE_BLOCK_BYTES_MAX MIB
-#define WRITE_BLOCK_BYTES_MIN (4 * KIB)
+enum { STREAM_BLOCKS_MAX = 4 };      /* under way at once */
+#define STREAM_BLOCK_BYTES_MAX MIB
+#define STREAM_BLOCK_BYTES_MIN (4 * KIB)
 
-/* Where the bytes come from: memory, or a descriptor. */
-typedef struct Source {
-        const uint8_t *data;         /* NULL: of @fd */
-        int fd;
-        uint64_t n_left;
-        bool is_ended;
-} Source;
-
-typedef struct BlockOp {
+typedef struct StreamOp {
         Op op;
-        void *staged;
-        bool is_under_way;
-} BlockOp;
+        Object *object;
+        uint64_t offset_bytes;
+        /* Where the bytes come from: memory, or a descriptor. */
+        const uint8_t *data;
+        int fd;                      /* -1: memory */
+        uint64_t n_left;
+        bool is_ended;               /* the descriptor */
+        uint64_t n_written;
+        Bundles bundles;
+} StreamOp;
 
-static void block_settle(Op *op, int error)
+static void stream_end(StreamOp *stream)
 {
-        BlockOp *block = CONTAINER_OF(op, BlockOp, op);
+        Object *object = stream->object;
 
-        if (error == FOLIO_E_TIMEOUT)
-                operations_staged_orphan(op->client, &block->staged, 1, op->request.id);
-        else
-                operations_staged_end(op->client, block->staged);
+        (void)pthread_mutex_lock(&object->lock);
+        object->is_streaming = false;
+        stream->n_written = object->size_bytes - stream->offset_bytes;
+        (void)pthread_mutex_unlock(&object->lock);
+        bundles_deinit(&stream->bundles);
+        object_unref(object);
+        op_complete(&stream->op);
 }
 
-static int block_wait(BlockOp *block)
+static void stream_take(StreamOp *stream)
 {
-        int r;
+        Bundle *bundle;
 
-        if (!block->is_under_way)
-                return 0;
-        block->is_under_way = false;
-        r = op_wait(&block->op);
-        op_deinit(&block->op);
-        return r;
-}
+        while ((bundle = bundles_take(&stream->bundles))) {
+                int r = bundle_get_error(bundle, 0);
 
-/* As much room as there is, up to @n_bytes; waits where others will give some back. NULL: it is all held for long. */
-static void *block_take(Client *client, size_t *n_bytes)
-{
-        for (;;) {
-                size_t n = *n_bytes;
-                Op op;
-
-                for (;;) {
-                        void *staged = staging_take(client->staging, n);
-
-                        if (staged) {
-                                *n_bytes = n;
-                                return staged;
-                        }
-                        if (n <= WRITE_BLOCK_BYTES_MIN)
-                                break;
-                        n = MAX(n / 2, (size_t)WRITE_BLOCK_BYTES_MIN);
+                if (r < 0) {
+                        stream->object->is_broken = true;
+                        op_fail_as_thread(&stream->op, r);
                 }
-                op_init(&op, client);
-                if (!op_wait_staging(&op, op_complete))
-                        return NULL;
-                if (op_wait(&op) < 0)
+                bundle_give(bundle);
+        }
+}
+
+/* As much room as there is, up to @n_bytes. NULL: none now. */
+static void *take_room(Staging *staging, size_t *n_bytes)
+{
+        for (size_t n = *n_bytes;; n = MAX(n / 2, (size_t)STREAM_BLOCK_BYTES_MIN)) {
+                void *staged = staging_take(staging, n);
+
+                if (staged) {
+                        *n_bytes = n;
+                        return staged;
+                }
+                if (n <= STREAM_BLOCK_BYTES_MIN)
                         return NULL;
         }
 }
 
 /* Into @block, as many as there are, up to @n_bytes. */
-static int source_fill(Source *source, void *block, size_t *n_bytes)
+static int source_fill(StreamOp *stream, void *block, size_t *n_bytes)
 {
         int r;
 
-        if (source->data) {
-                copy_bytes(block, source->data, *n_bytes);
-                source->data += *n_bytes;
+        if (stream->fd < 0) {
+                copy_bytes(block, stream->data, *n_bytes);
+                stream->data += *n_bytes;
                 return 0;
         }
-        r = splice_read_ready(source->fd, block, *n_bytes, n_bytes, &source->is_ended);
+        r = splice_read_ready(stream->fd, block, *n_bytes, n_bytes, &stream->is_ended);
         return r < 0 ? error_set(FOLIO_E_IO, "reading the descriptor failed: %s", strerror(-r)) : 0;
 }
 
-static int block_send(Object *object, BlockOp *block, Source *source)
+/* 0: one block more is under way, or the source has ended; 1: there is no room; an error. */
+static int stream_block(StreamOp *stream)
 {
-        Client *client = object->client;
+        Client *client = stream->op.client;
+        Object *object = stream->object;
         ProtoItem item = object_slot_item(object);
-        uint64_t share = MAX(client->staging_bytes / 8, (uint64_t)64);
-        size_t n = (size_t)MIN(source->n_left, MIN((uint64_t)WRITE_BLOCK_BYTES_MAX, share));
+        uint64_t block_bytes = MIN((uint64_t)STREAM_BLOCK_BYTES_MAX, MAX(client->staging_bytes / 8, (uint64_t)64));
+        size_t n = (size_t)MIN(stream->n_left, block_bytes);
+        void *staged = take_room(client->staging, &n);
         int r;
 
-        block->staged = block_take(client, &n);
-        if (!block->staged)
-                return error_set(FOLIO_E_LIMIT,
-                                 "all %llu bytes of this client's staging memory are held by unsealed objects",
-                                 (unsigned long long)client->staging_bytes);
-        r = source_fill(source, block->staged, &n);
+        if (!staged)
+                return 1;
+        r = source_fill(stream, staged, &n);
         if (r < 0 || n == 0) {
-                staging_give(client->staging, block->staged);
+                staging_give(client->staging, staged);
                 return r;
         }
-        source->n_left -= n;
         item.offset_bytes = object->size_bytes;
         item.size_bytes = n;
-        item.staging_offset = staging_offset(client->staging, block->staged);
+        item.staging_offset = staging_offset(client->staging, staged);
+        r = bundles_add(&stream->bundles, object->space, VERB_WRITE, &item, 0, staged);
+        if (r != BUNDLES_ADDED) {
+                staging_give(client->staging, staged);
+                object->is_broken = stream->fd >= 0; /* what was read is lost */
+                return r < 0 ? r : error_set(FOLIO_E_NO_MEMORY, "too much of the stream is under way");
+        }
+        (void)bundles_flush(&stream->bundles);
+        stream->n_left -= n;
         object->size_bytes += n;
-        op_init(&block->op, client);
-        block->op.space = object->space;
-        block->op.settle = block_settle;
-        block->is_under_way = true;
-        operations_staged_begin(client);
-        op_send_item(&block->op, VERB_WRITE, &item, op_complete);
         return 0;
 }
 
-/* The first failure is the one to tell: @error, which may be 0, has its sentence already. */
-static int blocks_wait(BlockOp *blocks, int error, bool *is_broken)
+/* Is there something to be sent? A source that is silent is waited for when nothing is under way. */
+static bool stream_has_more(StreamOp *stream)
 {
-        char sentence[ERROR_SENTENCE_BYTES];
-
-        error_format(sentence, "%s", error_get_sentence());
-        for (size_t i = 0; i < WRITE_BLOCKS_MAX; i++) {
-                int r = block_wait(&blocks[i]);
-
-                *is_broken = *is_broken || r < 0;
-                if (r < 0 && error == 0) {
-                        error = r;
-                        error_format(sentence, "%s", error_get_sentence());
-                }
-        }
-        return error ? error_set_sentence(error, sentence) : 0;
+        if (stream->op.error || stream->n_left == 0 || stream->is_ended ||
+            stream->bundles.n_under_way >= STREAM_BLOCKS_MAX)
+                return false;
+        if (stream->fd < 0 || splice_is_readable(stream->fd))
+                return true;
+        if (stream->bundles.n_under_way > 0)
+                return false;
+        splice_wait_readable(stream->fd);
+        return true;
 }
 
-/* With the object's lock. */
-static int stream(Object *object, uint64_t offset_bytes, Source *source)
+static void stream_go(Op *op)
 {
-        BlockOp blocks[WRITE_BLOCKS_MAX];
-        int error = 0;
+        StreamOp *stream = CONTAINER_OF(op, StreamOp, op);
+        bool is_full = false;
 
-        if (object->is_streaming)
-                return error_set(FOLIO_E_STATE, "another write of the stream is under way");
-        if (object->is_broken)
-                return error_set(FOLIO_E_STATE, "an earlier write of the stream has failed: abort it");
-        if (offset_bytes != object->size_bytes)
-                return error_set(FOLIO_E_RANGE, "a stream continues at its end, %llu, not at %llu",
-                                 (unsigned long long)object->size_bytes, (unsigned long long)offset_bytes);
-        for (size_t i = 0; i < WRITE_BLOCKS_MAX; i++)
-                blocks[i].is_under_way = false;
-        for (unsigned i = 0; source->n_left > 0 && !source->is_ended && error == 0; i++) {
-                BlockOp *block = &blocks[i % WRITE_BLOCKS_MAX];
+        stream_take(stream);
+        while (!is_full && stream_has_more(stream)) {
+                int r = stream_block(stream);
 
-                error = block_wait(block);
-                if (error < 0) {
-                        object->is_broken = true;
-                        break;
-                }
-                /* Whoever else waits for room in staging shall have it while we wait for the source. */
-                if (!source->data && !splice_is_readable(source->fd)) {
-                        error = blocks_wait(blocks, 0, &object->is_broken);
-                        if (error == 0)
-                                splice_wait_readable(source->fd);
-                }
-                if (error == 0)
-                        error = block_send(object, block, source);
+                op_fail_as_thread(op, MIN(r, 0));
+                is_full = r > 0;
         }
-        return blocks_wait(blocks, error, &object->is_broken);
+        if (stream->bundles.n_under_way > 0) {
+                bundles_wait(&stream->bundles, stream_go);
+                return;
+        }
+        if (is_full && op->error == 0) {
+                if (op_wait_staging(op, stream_go))
+                        return;
+                op_fail(op, FOLIO_E_LIMIT, "all %llu bytes of this client's staging memory are held by unsealed objects",
+                        (unsigned long long)op->client->staging_bytes);
+        }
+        stream_end(stream);
 }
 
-int stream_write(Object *object, uint64_t offset_bytes, const void *data, size_t n_bytes)
+/* Makes the stream ours. 0 or an error, with the sentence. */
+static int stream_claim(StreamOp *stream)
 {
-        Source source = { .data = data, .fd = -1, .n_left = n_bytes };
-        uint64_t end;
-        int r;
+        Object *object = stream->object;
+        int r = 0;
 
-        if (!checked_add(offset_bytes, n_bytes, &end) || end > FOLIO_OBJECT_BYTES_MAX)
-                return error_set(FOLIO_E_TOO_LARGE, "no object is larger than %llu bytes",
-                                 (unsigned long long)FOLIO_OBJECT_BYTES_MAX);
+        /* Nobody who has the lock waits for the daemon with a stream. */
         (void)pthread_mutex_lock(&object->lock);
-        r = stream(object, offset_bytes, &source);
+        if (object->is_streaming)
+                r = error_set(FOLIO_E_STATE, "another write of the stream is under way");
+        else if (object->is_broken)
+                r = error_set(FOLIO_E_STATE, "an earlier write of the stream has failed: abort it");
+        else if (stream->offset_bytes != object->size_bytes)
+                r = error_set(FOLIO_E_RANGE, "a stream continues at its end, %llu, not at %llu",
+                              (unsigned long long)object->size_bytes, (unsigned long long)stream->offset_bytes);
+        else
+                object->is_streaming = true;
         (void)pthread_mutex_unlock(&object->lock);
         return r;
 }
 
+static void stream_begin(Op *op)
+{
+        StreamOp *stream = CONTAINER_OF(op, StreamOp, op);
+        uint64_t end;
+        int r = 0;
+
+        /* A descriptor may end before. */
+        if (stream->fd < 0 &&
+            (!checked_add(stream->offset_bytes, stream->n_left, &end) || end > FOLIO_OBJECT_BYTES_MAX))
+                r = error_set(FOLIO_E_TOO_LARGE, "no object is larger than %llu bytes",
+                              (unsigned long long)FOLIO_OBJECT_BYTES_MAX);
+        if (r == 0)
+                r = stream_claim(stream);
+        if (r < 0) {
+                op_fail_as_thread(op, r);
+                op_complete(op);
+                return;
+        }
+        (void)object_ref(stream->object);
+        bundles_init(&stream->bundles, op);
+        stream_go(op);
+}
+
+int stream_write(Object *object, uint64_t offset_bytes, const void *data, size_t n_bytes)
+{
+        StreamOp stream = {
+                .object = object, .offset_bytes = offset_bytes, .data = data, .fd = -1, .n_left = n_bytes,
+        };
+
+        op_init(&stream.op, object->client);
+        return call_wait(&stream.op, stream_begin);
+}
+
+int stream_write_async(Object *object, uint64_t offset_bytes, const void *data, size_t n_bytes, folio_done_fn done,
+                       void *userdata)
+{
+        StreamOp stream = {
+                .object = object, .offset_bytes = offset_bytes, .data = data, .fd = -1, .n_left = n_bytes,
+        };
+
+        op_init(&stream.op, object->client);
+        return call_async(&stream.op, sizeof(stream), stream_begin, done, userdata);
+}
+
 int stream_write_file(Object *object, uint64_t offset_bytes, int fd, uint64_t n_bytes, uint64_t *ret_n_bytes)
 {
-        Source source = { .fd = fd, .n_left = n_bytes };
+        StreamOp stream = { .object = object, .offset_bytes = offset_bytes, .fd = fd }; /* nothing, where that cannot be its end */
         int r;
 
         if (offset_bytes <= FOLIO_OBJECT_BYTES_MAX)
-                source.n_left = MIN(n_bytes, FOLIO_OBJECT_BYTES_MAX - offset_bytes);
-        (void)pthread_mutex_lock(&object->lock);
-        r = stream(object, offset_bytes, &source);
+                stream.n_left = MIN(n_bytes, FOLIO_OBJECT_BYTES_MAX - offset_bytes);
+        op_init(&stream.op, object->client);
+        r = call_wait(&stream.op, stream_begin);
         if (r == 0)
-                *ret_n_bytes = object->size_bytes - offset_bytes;
-        (void)pthread_mutex_unlock(&object->lock);
+                *ret_n_bytes = stream.n_written;
         return r;
 }

@@ -236,7 +236,7 @@ _public_ int folio_watch_next(struct folio_watch *watch, int timeout_ms, struct 
         for (;;) {
                 if (next_now(watch, ret))
                         return 1;
-                idle_sweep(&watch->client->idle, watch->client->maps);
+                idle_sweep(watch->client->maps);
                 /* In this order: what comes after the look makes the descriptor readable again. */
                 drain(watch);
                 r = ended(watch);

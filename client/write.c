@@ -14,25 +14,49 @@
 
 /* --- writing ------------------------------------------------------------------------------------------------------------------------ */
 
+static int write_region(int fd, uint64_t offset_bytes, const void *data, size_t n_bytes)
+{
+        int r = copy_to_fd(fd, offset_bytes, data, n_bytes);
+
+        return r < 0 ? error_set(error_from_errno(r), "writing the object's bytes failed: %s", strerror(-r)) : 0;
+}
+
+static int write_mapping(const Object *object, const Mapping *mapping, uint64_t offset_bytes, const void *data, size_t n_bytes)
+{
+        copy_bytes(mapping->data + object->offset_bytes + offset_bytes, data, n_bytes);
+        return 0;
+}
+
+/* With the object's lock. Maps it; a process that can map no more writes by the descriptor. */
+static int write_unmapped(Object *object, uint64_t offset_bytes, const void *data, size_t n_bytes)
+{
+        _cleanup_(cleanup_fd) int fd = -1;
+        ProtoItemReply item;
+        int r = object_attach_mapped(object, true);
+
+        if (r == 0) {
+                r = object_ask_region(object, true, &item, &fd);
+                if (r == 0)
+                        r = object_map_region(object, &item, fd, true, false);
+                if (r == FOLIO_E_LIMIT && fd >= 0)
+                        return write_region(fd, item.offset_bytes + offset_bytes, data, n_bytes);
+        }
+        return r < 0 ? r : write_mapping(object, atomic_load(&object->writing), offset_bytes, data, n_bytes);
+}
+
 static int write_mutable(Object *object, uint64_t offset_bytes, const void *data, size_t n_bytes)
 {
-        Mapping *mapping = atomic_load(&object->writing);
+        const Mapping *mapping = atomic_load(&object->writing);
         int r;
 
-        if (!mapping && object->fd < 0) {
-                (void)pthread_mutex_lock(&object->lock);
-                r = object_map(object, true, false);
-                (void)pthread_mutex_unlock(&object->lock);
-                if (r < 0)
-                        return r;
-                mapping = atomic_load(&object->writing);
-        }
-        if (mapping) {
-                copy_bytes(mapping->data + object->offset_bytes + offset_bytes, data, n_bytes);
-                return 0;
-        }
-        r = copy_to_fd(object->fd, object->offset_bytes + offset_bytes, data, n_bytes);
-        return r < 0 ? error_set(error_from_errno(r), "writing the object's bytes failed: %s", strerror(-r)) : 0;
+        if (mapping)
+                return write_mapping(object, mapping, offset_bytes, data, n_bytes);
+        if (object->fd >= 0)
+                return write_region(object->fd, object->offset_bytes + offset_bytes, data, n_bytes);
+        (void)pthread_mutex_lock(&object->lock);
+        r = write_unmapped(object, offset_bytes, data, n_bytes);
+        (void)pthread_mutex_unlock(&object->lock);
+        return r;
 }
 
 _public_ int folio_object_write(struct folio_object *handle, uint64_t offset_bytes, const void *data, size_t n_bytes)
@@ -97,6 +121,8 @@ static void seal_answered(Op *op)
                 if (op->item.placement != 0)
                         object->placement = op->item.placement;
                 object->capacity_bytes = object->size_bytes;
+                /* What was never written is listed from now on. */
+                atomic_store_explicit(&object->zeros, OBJECT_ZEROS_UNKNOWN, memory_order_relaxed);
                 atomic_store_explicit(&object->kind, OBJECT_READER, memory_order_release);
         }
         op_complete(op);

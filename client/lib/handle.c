@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The table behind handles. A place holds a target, and a state: `generation << 1 | is_live`. A handle is
- * `generation | index | 1`, always odd and never NULL, so that dereferencing one is noticed by everything that checks
- * alignment, and in the low 47 bits, so that it passes for an address of user space with those who tag pointers.
+ * The table behind handles. A place holds a target, and a state: `generation << 1 | is_live`. A handle is `generation |
+ * index | 1`, always odd and never NULL, so that dereferencing one is noticed by everything that checks alignment, and
+ * in the low 47 bits, so that it passes for an address of user space with those who tag pointers.
  *
  * Invariants: places are in chunks that are never freed, so a stale handle reads memory that is ours. A live place's
  * target does not change. Whoever moves the state from live to the next generation, by compare-and-swap, owns the
  * target. Free places are a stack whose head carries a counter, against the same head seen twice with other things
- * below it. There is no lock: a fork() in the middle of another thread's call leaves the child a working table.
+ * below it. A place that is neither live nor free is kept by its target's owner, who alone moves it on. There is no
+ * lock: a fork() in the middle of another thread's call leaves the child a working table.
  *
  * A generation returns after 2^22 uses of one place (2^11 on 32-bit machines): only a handle kept that long after its
  * end could be taken for another. Does not know what a target is.
@@ -63,7 +64,7 @@ static struct folio_object *handle_encode(uint32_t index, uint32_t generation)
 }
 
 /* NULL: nothing that handle_encode() can have made. */
-static HandlePlace *handle_decode(struct folio_object *handle, uint32_t *ret_index, uint32_t *ret_state)
+static inline HandlePlace *handle_decode(struct folio_object *handle, uint32_t *ret_index, uint32_t *ret_state)
 {
         uintptr_t bits = (uintptr_t)handle;
         uintptr_t generation = bits >> (HANDLE_INDEX_BITS + 1);
@@ -73,6 +74,12 @@ static HandlePlace *handle_decode(struct folio_object *handle, uint32_t *ret_ind
         *ret_index = (uint32_t)(bits >> 1) & HANDLE_INDEX_MASK;
         *ret_state = (uint32_t)generation << 1 | 1;
         return handle_place(*ret_index);
+}
+
+/* Of a live state: the one that ends it. */
+static uint32_t handle_next_state(uint32_t state)
+{
+        return (((state >> 1) + 1) & HANDLE_GENERATION_MASK) << 1;
 }
 
 /* Puts a chain of free places, linked from @first to @last, on the stack. */
@@ -165,11 +172,14 @@ void *handle_find(struct folio_object *handle)
         return atomic_load_explicit(&place->state, memory_order_relaxed) == state ? target : NULL;
 }
 
-void *handle_take(struct folio_object *handle)
+/*
+ * Moves the place on to its next generation, if it is still @handle's. *@ret_place is then ours, and not on the stack.
+ */
+static inline void *handle_end(struct folio_object *handle, HandlePlace **ret_place, uint32_t *ret_index)
 {
-        uint32_t index, state;
-        HandlePlace *place = handle_decode(handle, &index, &state);
-        uint32_t next = place ? (((state >> 1) + 1) & HANDLE_GENERATION_MASK) << 1 : 0;
+        uint32_t state;
+        HandlePlace *place = handle_decode(handle, ret_index, &state);
+        uint32_t next = place ? handle_next_state(state) : 0;
         void *target;
 
         if (!place || atomic_load_explicit(&place->state, memory_order_acquire) != state)
@@ -178,6 +188,54 @@ void *handle_take(struct folio_object *handle)
         if (!atomic_compare_exchange_strong_explicit(&place->state, &state, next, memory_order_acq_rel,
                                                      memory_order_relaxed))
                 return NULL;
-        handle_push(index, place);
+        *ret_place = place;
         return target;
+}
+
+void *handle_take(struct folio_object *handle)
+{
+        HandlePlace *place;
+        uint32_t index;
+        void *target = handle_end(handle, &place, &index);
+
+        if (target)
+                handle_push(index, place);
+        return target;
+}
+
+void *handle_keep(struct folio_object *handle)
+{
+        HandlePlace *place;
+        uint32_t index;
+
+        return handle_end(handle, &place, &index);
+}
+
+/* The place of a handle that handle_keep() has ended: nobody else moves its state. */
+static inline HandlePlace *handle_kept_place(struct folio_object *kept, uint32_t *ret_index)
+{
+        uint32_t state;
+        HandlePlace *place = handle_decode(kept, ret_index, &state);
+
+        assert(place && atomic_load_explicit(&place->state, memory_order_relaxed) == handle_next_state(state));
+        (void)state;
+        return place;
+}
+
+struct folio_object *handle_renew(struct folio_object *kept)
+{
+        uint32_t index, state;
+        HandlePlace *place = handle_kept_place(kept, &index);
+
+        state = atomic_load_explicit(&place->state, memory_order_relaxed);
+        atomic_store_explicit(&place->state, state | 1, memory_order_release);
+        return handle_encode(index, state >> 1);
+}
+
+void handle_drop(struct folio_object *kept)
+{
+        uint32_t index;
+        HandlePlace *place = handle_kept_place(kept, &index);
+
+        handle_push(index, place);
 }

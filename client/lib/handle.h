@@ -18,4 +18,12 @@ void *handle_find(struct folio_object *handle);
 /* Ends the handle: of many threads that try, one gets the target, the others NULL. */
 void *handle_take(struct folio_object *handle);
 
+/*
+ * The same for who will give the target out again: its place in the table stays the target's, until handle_renew() makes
+ * the next handle of it, or handle_drop() gives it back. Both want the handle that was ended; of one owner.
+ */
+void *handle_keep(struct folio_object *handle);
+struct folio_object *handle_renew(struct folio_object *kept);
+void handle_drop(struct folio_object *kept);
+
 #endif

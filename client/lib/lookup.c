@@ -114,21 +114,63 @@ static inline LookupMatch lookup_match_slot(const Space *space, uint32_t slot, K
 
 /* -- buckets ------------------------------------------------------------------------------------------------------ */
 
-/* A bit for each entry that may be it. Without a branch: where in a bucket an entry stands cannot be foretold. */
+/*
+ * A bit for each entry that may be it, without a branch: where in a bucket an entry stands cannot be foretold. Four
+ * tags at a time where the first is in the low end of a word. Above an entry that is it another may seem to be, as
+ * where two keys share a tag.
+ */
 static inline unsigned lookup_match_tags(const LayoutBucket *bucket, uint16_t tag)
 {
         unsigned mask = 0;
 
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+        const uint64_t ones = UINT64_C(0x0001000100010001), tops = ones << 15;
+        const _Atomic uint64_t *words = (const _Atomic uint64_t *)(const void *)bucket->tag;
+
+        for (unsigned i = 0; i < LAYOUT_BUCKET_ENTRIES / 4; i++) {
+                uint64_t x = atomic_load_explicit(&words[i], memory_order_relaxed) ^ ones * tag;
+
+                /*
+                 * The top bit of each lane that is 0 now; the product has the four beside each other at its upper end.
+                 */
+                x = (x - ones) & ~x & tops;
+                mask |= (unsigned)(x * UINT64_C(0x0000200040008001) >> 60) << (4 * i);
+        }
+#else
         for (unsigned i = 0; i < LAYOUT_BUCKET_ENTRIES; i++)
                 mask |= (unsigned)(atomic_load_explicit(&bucket->tag[i], memory_order_relaxed) == tag) << i;
+#endif
         return mask;
+}
+
+static_assert(LAYOUT_BUCKET_ENTRIES % 4 == 0 && offsetof(LayoutBucket, tag) % sizeof(uint64_t) == 0, "whole words of tags");
+
+/*
+ * A cache line on its way. The empty statement is an effect: gcc takes a function that only prefetches for one that does
+ * nothing, and leaves out the calls of it.
+ */
+static inline void lookup_fetch(const void *at)
+{
+        __builtin_prefetch(at);
+        __asm__ volatile("");
+}
+
+/* What will be looked at of a slot, while the first of it is waited for. */
+static inline void lookup_fetch_slot(const Space *space, uint32_t slot, bool is_to_pin)
+{
+        lookup_fetch(&space->slots[slot]);
+        lookup_fetch(&space->slots[slot].key);
+        if (is_to_pin && space->pin_counters) {
+                __builtin_prefetch(&space->pin_counters[slot], 1);
+                __asm__ volatile("");
+        }
 }
 
 /*
  * A bucket and what hangs on it. NO: none of its entries is it, now; the bucket's sequence tells whether that counts.
  */
 static inline LookupMatch lookup_scan_chain(const Space *space, const LayoutBucket *bucket, Key key, uint64_t hash,
-                                            Lookup *ret)
+                                            bool is_to_pin, Lookup *ret)
 {
         for (unsigned hops = 0; hops <= LOOKUP_CHAIN_MAX; hops++) {
                 uint32_t next;
@@ -139,6 +181,7 @@ static inline LookupMatch lookup_scan_chain(const Space *space, const LayoutBuck
 
                         if (entry == 0 || entry > space->header.n_slots_max)
                                 continue;
+                        lookup_fetch_slot(space, entry - 1, is_to_pin);
                         match = lookup_match_slot(space, entry - 1, key, hash, &ret->copy);
                         ret->slot = entry - 1;
                         if (match != LOOKUP_MATCH_NO)
@@ -163,7 +206,7 @@ static uint8_t lookup_read_grave(const Space *space, uint64_t hash)
 }
 
 /* UNSURE: try again. MISSING has no reason yet. */
-static inline LookupOutcome lookup_try(const Space *space, Key key, uint64_t hash, Lookup *ret)
+static inline LookupOutcome lookup_try(const Space *space, Key key, uint64_t hash, bool is_to_pin, Lookup *ret)
 {
         uint32_t n_buckets = atomic_load_explicit(&space->shared->n_buckets, memory_order_acquire);
         const LayoutBucket *bucket;
@@ -176,7 +219,7 @@ static inline LookupOutcome lookup_try(const Space *space, Key key, uint64_t has
         is_still = seqlock_read_begin((const uint32_t *)&bucket->sequence, &ret->bucket_sequence);
         if (UNLIKELY(!is_still))
                 return LOOKUP_UNSURE;
-        switch (lookup_scan_chain(space, bucket, key, hash, ret)) {
+        switch (lookup_scan_chain(space, bucket, key, hash, is_to_pin, ret)) {
         case LOOKUP_MATCH_YES:
                 return LOOKUP_FOUND;
         case LOOKUP_MATCH_TORN:
@@ -192,21 +235,13 @@ static inline LookupOutcome lookup_try(const Space *space, Key key, uint64_t has
         return LOOKUP_MISSING;
 }
 
-LookupOutcome lookup_find(const Space *space, Key key, uint64_t now_ns, Lookup *ret)
+static inline LookupOutcome lookup_search(const Space *space, Key key, uint64_t hash, uint64_t now_ns, bool is_to_pin,
+                                          Lookup *ret)
 {
-        uint64_t hash;
         LookupOutcome outcome = LOOKUP_UNSURE;
 
-        ret->reason = 0;
-        ret->bucket = 0;
-        ret->bucket_sequence = 0;
-        if (!space->shared)
-                return LOOKUP_UNSURE;
-        if (key.n_bytes == 0 || key.n_bytes > FOLIO_KEY_BYTES_MAX)
-                return LOOKUP_MISSING;
-        hash = key_hash(key.bytes, key.n_bytes, space->header.hash_seed);
         for (unsigned i = 0; i < LOOKUP_TRIES_MAX; i++) {
-                outcome = lookup_try(space, key, hash, ret);
+                outcome = lookup_try(space, key, hash, is_to_pin, ret);
                 if (LIKELY(outcome != LOOKUP_UNSURE))
                         break;
                 lookup_relax();
@@ -218,6 +253,78 @@ LookupOutcome lookup_find(const Space *space, Key key, uint64_t now_ns, Lookup *
                 return LOOKUP_MISSING;
         }
         return outcome;
+}
+
+static inline LookupOutcome lookup_check(const Space *space, Key key, Lookup *ret)
+{
+        ret->reason = 0;
+        ret->bucket = 0;
+        ret->bucket_sequence = 0;
+        if (UNLIKELY(!space->shared))
+                return LOOKUP_UNSURE;
+        return UNLIKELY(key.n_bytes == 0 || key.n_bytes > FOLIO_KEY_BYTES_MAX) ? LOOKUP_MISSING : LOOKUP_FOUND;
+}
+
+LookupOutcome lookup_find(const Space *space, Key key, uint64_t now_ns, Lookup *ret)
+{
+        LookupOutcome outcome = lookup_check(space, key, ret);
+
+        if (UNLIKELY(outcome != LOOKUP_FOUND))
+                return outcome;
+        return lookup_search(space, key, key_hash(key.bytes, key.n_bytes, space->header.hash_seed), now_ns, false, ret);
+}
+
+LookupOutcome lookup_find_to_pin(const Space *space, Key key, uint64_t now_ns, Lookup *ret)
+{
+        LookupOutcome outcome = lookup_check(space, key, ret);
+
+        if (UNLIKELY(outcome != LOOKUP_FOUND))
+                return outcome;
+        return lookup_search(space, key, key_hash(key.bytes, key.n_bytes, space->header.hash_seed), now_ns, true, ret);
+}
+
+LookupOutcome lookup_find_hashed(const Space *space, Key key, uint64_t hash, uint64_t now_ns, Lookup *ret)
+{
+        LookupOutcome outcome = lookup_check(space, key, ret);
+
+        return UNLIKELY(outcome != LOOKUP_FOUND) ? outcome : lookup_search(space, key, hash, now_ns, false, ret);
+}
+
+/* -- ahead -------------------------------------------------------------------------------------------------------- */
+
+/* NULL: the index is being changed, or damaged; nothing to be fetched. */
+static inline const LayoutBucket *lookup_bucket(const Space *space, uint64_t hash)
+{
+        uint32_t n_buckets = atomic_load_explicit(&space->shared->n_buckets, memory_order_relaxed);
+
+        if (UNLIKELY(n_buckets == 0 || n_buckets > space->header.n_buckets_max))
+                return NULL;
+        return &space->buckets[layout_bucket(hash, n_buckets)];
+}
+
+uint64_t lookup_hash_ahead(const Space *space, Key key)
+{
+        uint64_t hash = key_hash(key.bytes, key.n_bytes, space->header.hash_seed);
+        const LayoutBucket *bucket = lookup_bucket(space, hash);
+
+        if (bucket)
+                lookup_fetch(bucket);
+        return hash;
+}
+
+void lookup_slot_ahead(const Space *space, uint64_t hash, bool is_to_pin)
+{
+        const LayoutBucket *bucket = lookup_bucket(space, hash);
+        unsigned mask = bucket ? lookup_match_tags(bucket, layout_tag(hash)) : 0;
+        uint32_t entry = mask ? atomic_load_explicit(&bucket->slot[__builtin_ctz(mask)], memory_order_relaxed) : 0;
+
+        if (entry != 0 && entry <= space->header.n_slots_max)
+                lookup_fetch_slot(space, entry - 1, is_to_pin);
+}
+
+bool lookup_is_still(const Space *space, uint32_t slot, const LayoutSlot *copy)
+{
+        return slot < space->header.n_slots_max && seqlock_read_check(&space->slots[slot].sequence, copy->sequence);
 }
 
 uint32_t lookup_n_slots(const Space *space)
@@ -266,10 +373,30 @@ bool lookup_read_texts(const Space *space, uint32_t slot, const LayoutSlot *copy
         return true;
 }
 
+LookupOutcome lookup_read_extents(const Space *space, uint32_t slot, const LayoutSlot *copy, LayoutExtents *ret)
+{
+        uint64_t offset = (uint64_t)copy->extents_block * LAYOUT_HEAP_UNIT_BYTES, heap_bytes = space->header.heap_bytes;
+        const size_t head_bytes = offsetof(LayoutExtents, extents);
+        bool is_list;
+
+        if (!space->shared || slot >= space->header.n_slots_max || copy->placement != FOLIO_PLACEMENT_OWN ||
+            !(copy->flags & LAYOUT_FLAG_ZEROS) || copy->extents_block == 0 ||
+            !checked_range(offset, head_bytes, heap_bytes))
+                return LOOKUP_MISSING;
+        seqlock_copy_out(ret, space->heap + offset, head_bytes / sizeof(uint64_t));
+        is_list = ret->n_extents > 0 && ret->n_extents <= LAYOUT_EXTENTS_MAX &&
+                  checked_range(offset, layout_extents_bytes(ret->n_extents), heap_bytes);
+        if (is_list)
+                seqlock_copy_out(ret->extents, space->heap + offset + head_bytes, ret->n_extents);
+        if (!seqlock_read_check(&space->slots[slot].sequence, copy->sequence))
+                return LOOKUP_UNSURE;
+        return is_list ? LOOKUP_FOUND : LOOKUP_MISSING;
+}
+
 /* -- sleeping ----------------------------------------------------------------------------------------------------- */
 
 /* Sleeps while *@word is @value. The word is shared between processes; that we may only read it does not matter. */
-static bool lookup_sleep(const _Atomic uint32_t *word, uint32_t value, uint64_t timeout_ns)
+static bool lookup_sleep_on(const _Atomic uint32_t *word, uint32_t value, uint64_t timeout_ns)
 {
         uint64_t sleep_ns = MIN(timeout_ns, LOOKUP_SLEEP_NS_MAX);
         /* What SYS_futex takes: two longs, also where time_t has become wider than those. */
@@ -286,11 +413,26 @@ static bool lookup_sleep(const _Atomic uint32_t *word, uint32_t value, uint64_t 
         return syscall(SYS_futex, word, FUTEX_WAIT, value, &timeout, NULL, 0) == 0 || errno != ETIMEDOUT;
 }
 
+/* The daemon wakes those only who say before that they sleep: see LayoutPinsHeader. */
+static bool lookup_sleep(const Space *space, const _Atomic uint32_t *word, uint32_t value, uint64_t timeout_ns)
+{
+        bool r;
+
+        if (space->pins) {
+                (void)atomic_fetch_add_explicit(&space->pins->n_waiting, 1, memory_order_seq_cst);
+                atomic_thread_fence(memory_order_seq_cst);
+        }
+        r = lookup_sleep_on(word, value, timeout_ns);
+        if (space->pins)
+                (void)atomic_fetch_sub_explicit(&space->pins->n_waiting, 1, memory_order_relaxed);
+        return r;
+}
+
 bool lookup_wait(const Space *space, const Lookup *found, uint64_t timeout_ns)
 {
         if (!space->shared || found->bucket >= space->header.n_buckets_max)
                 return false;
-        return lookup_sleep(&space->buckets[found->bucket].sequence, found->bucket_sequence, timeout_ns);
+        return lookup_sleep(space, &space->buckets[found->bucket].sequence, found->bucket_sequence, timeout_ns);
 }
 
 /* -- events ------------------------------------------------------------------------------------------------------- */
@@ -332,5 +474,5 @@ bool lookup_wait_event(const Space *space, uint64_t sequence, uint64_t timeout_n
         value = atomic_load_explicit(&space->shared->event_futex, memory_order_acquire);
         if (lookup_newest_event(space) > sequence)
                 return true;
-        return lookup_sleep(&space->shared->event_futex, value, timeout_ns);
+        return lookup_sleep(space, &space->shared->event_futex, value, timeout_ns);
 }

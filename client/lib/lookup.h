@@ -29,12 +29,35 @@ typedef struct Lookup {
 /* @now_ns: CLOCK_REALTIME; an object whose time has passed is MISSING with reason EXPIRED. */
 LookupOutcome lookup_find(const Space *space, Key key, uint64_t now_ns, Lookup *ret);
 
+/* The same, and the counter that pins_hold() raises is on its way when it is needed. */
+LookupOutcome lookup_find_to_pin(const Space *space, Key key, uint64_t now_ns, Lookup *ret);
+
+/*
+ * The same in pieces, for many names at once: in a large store each step of a name's way is a cache miss, and those of
+ * different names can be under way together. A hash, its bucket on the way; the slot that the bucket names, with
+ * @is_to_pin its counter too; then lookup_find_hashed(), which alone decides. The first two want a space that may be
+ * read.
+ */
+uint64_t lookup_hash_ahead(const Space *space, Key key);
+void lookup_slot_ahead(const Space *space, uint64_t hash, bool is_to_pin);
+LookupOutcome lookup_find_hashed(const Space *space, Key key, uint64_t hash, uint64_t now_ns, Lookup *ret);
+
+/* True: what was copied is still the slot's, so that all that was read meanwhile was its object's. */
+bool lookup_is_still(const Space *space, uint32_t slot, const LayoutSlot *copy);
+
 /* A slot by number, whatever its state. False: no such slot, or UNSURE. */
 bool lookup_read_slot(const Space *space, uint32_t slot, LayoutSlot *ret);
 
 /* Key, content type and metadata of the object in @copy, as read before: room for 255 / 255 / 4096 bytes; each may be NULL. False: it has changed since. */
 bool lookup_read_texts(const Space *space, uint32_t slot, const LayoutSlot *copy, char *key, char *content_type,
                        void *metadata);
+
+/*
+ * The ranges that read as zeros of the object in @copy, as read before: a copy, of which only the count has been
+ * checked, against the heap and against the most there can be. MISSING: it has none, or what should be a list is not
+ * one; UNSURE: it has changed since.
+ */
+LookupOutcome lookup_read_extents(const Space *space, uint32_t slot, const LayoutSlot *copy, LayoutExtents *ret);
 
 /* Sleeps until the bucket has changed since @found, at most @timeout_ns (and never over 250 ms). False: the time has passed. */
 bool lookup_wait(const Space *space, const Lookup *found, uint64_t timeout_ns);

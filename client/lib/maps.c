@@ -4,7 +4,8 @@
  * idle.
  *
  * Invariants, under `lock`: what is in the table has references or is in the idle list, never both; `idle_bytes` is
- * the sum of that list and at most `idle_bytes_max`. Mapping, unmapping and populating are slow and happen outside
+ * the sum of that list and at most `idle_bytes_max`, `n_idle` its length and at most `n_idle_max`; what is in the
+ * owned list is in the idle list too, and whoever has been looked at goes to its end. Mapping, unmapping and populating are slow and happen outside
  * the lock. A Maps that has been freed lives on, closed, until the last mapping in use is given back.
  *
  * The limit: a process may have vm.max_map_count mappings, and its malloc() and pthread_create() need some too. When a
@@ -29,14 +30,11 @@
 #include "base/list.h"
 #include "base/macro.h"
 
-#ifndef MADV_POPULATE_READ
-#define MADV_POPULATE_READ 22
-#define MADV_POPULATE_WRITE 23
-#endif
-
 #define MAPS_COUNT_DEFAULT 65530u /* the kernel's own default of vm.max_map_count */
 #define MAPS_COUNT_MIN 64u        /* even in a process that has used its share itself */
 #define MAPS_BUCKETS_MIN 64u
+#define MAPS_LOOKS_MAX 64u        /* of a sweep: a few microseconds under the lock */
+#define MAPS_NOTES 256u           /* a power of two */
 
 typedef struct MapsEntry MapsEntry;
 
@@ -44,8 +42,11 @@ struct MapsEntry {
         Mapping mapping;
         MapsEntry *next;             /* in its bucket */
         List idle;                   /* linked while n_references is 0 */
+        List owned;                  /* linked while idle, and `owner` is set */
+        MapsOwner owner;
         unsigned n_references;
         bool is_dropped;             /* not to be kept once idle */
+        Window windows[];
 };
 
 struct Maps {
@@ -55,9 +56,13 @@ struct Maps {
         unsigned n_entries;
         unsigned n_mappings_max;     /* for the process: compared with maps_count() */
         List idle;                   /* front: the longest idle */
+        List owned;                  /* front: to be looked at next */
+        unsigned n_idle;
+        unsigned n_idle_max;
         uint64_t idle_bytes;
         uint64_t idle_bytes_max;
         bool is_closed;
+        _Atomic uint64_t notes[MAPS_NOTES]; /* not under the lock: region ids, by hash, the newest wins */
 };
 
 static atomic_uint maps_n_mappings;
@@ -73,7 +78,7 @@ unsigned maps_count(void)
  * A reservation that is larger by the alignment, the file over its aligned part, and the two ends given back. Smaller
  * regions take any page: aligning them would cost a page table each.
  */
-static int maps_map_aligned(int fd, size_t n_bytes, int protection, void **ret)
+static int maps_map_aligned(int fd, size_t n_bytes, int protection, int flags, void **ret)
 {
         uint64_t length, reserved_bytes;
         uint8_t *reserved, *data;
@@ -88,7 +93,7 @@ static int maps_map_aligned(int fd, size_t n_bytes, int protection, void **ret)
         data = (uint8_t *)ALIGN_UP((uintptr_t)reserved, (uintptr_t)HUGE_BYTES);
         n_head = (size_t)(data - reserved);
         n_tail = n_reserved - n_head - (size_t)length;
-        if (mmap(data, n_bytes, protection, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
+        if (mmap(data, n_bytes, protection, flags | MAP_FIXED, fd, 0) == MAP_FAILED) {
                 int r = -errno;
 
                 (void)munmap(reserved, n_reserved);
@@ -102,9 +107,18 @@ static int maps_map_aligned(int fd, size_t n_bytes, int protection, void **ret)
         return 0;
 }
 
-int maps_map(int fd, uint64_t n_bytes, int protection, void **ret)
+/* A mapping beyond the end of its file is a SIGBUS for later. 0 or a negative errno. */
+static int maps_check_file(int fd, uint64_t n_bytes)
 {
         struct stat st;
+
+        if (fstat(fd, &st) < 0)
+                return -errno;
+        return S_ISREG(st.st_mode) && st.st_size >= 0 && (uint64_t)st.st_size >= n_bytes ? 0 : -EPROTO;
+}
+
+static int maps_map_as(int fd, uint64_t n_bytes, int protection, int flags, void **ret)
+{
         size_t n;
         void *data = NULL;
         int r;
@@ -113,17 +127,15 @@ int maps_map(int fd, uint64_t n_bytes, int protection, void **ret)
                 return -EINVAL;
         if (!checked_size(n_bytes, &n))
                 return -ENOMEM;
-        if (fstat(fd, &st) < 0)
-                return -errno;
-        /* A mapping beyond the end of its file is a SIGBUS for later. */
-        if (!S_ISREG(st.st_mode) || st.st_size < 0 || (uint64_t)st.st_size < n_bytes)
-                return -EPROTO;
+        r = flags & MAP_ANONYMOUS ? 0 : maps_check_file(fd, n_bytes);
+        if (r < 0)
+                return r;
         if (n_bytes >= HUGE_BYTES) {
-                r = maps_map_aligned(fd, n, protection, &data);
+                r = maps_map_aligned(fd, n, protection, flags, &data);
                 if (r < 0)
                         return r;
         } else {
-                data = mmap(NULL, n, protection, MAP_SHARED, fd, 0);
+                data = mmap(NULL, n, protection, flags, fd, 0);
                 if (data == MAP_FAILED)
                         return -errno;
         }
@@ -134,6 +146,11 @@ int maps_map(int fd, uint64_t n_bytes, int protection, void **ret)
         return 0;
 }
 
+int maps_map(int fd, uint64_t n_bytes, int protection, void **ret)
+{
+        return maps_map_as(fd, n_bytes, protection, MAP_SHARED, ret);
+}
+
 void maps_unmap(const void *data, size_t n_bytes)
 {
         int r = munmap((void *)(uintptr_t)data, n_bytes);
@@ -141,26 +158,6 @@ void maps_unmap(const void *data, size_t n_bytes)
         assert(r == 0);
         (void)r;
         atomic_fetch_sub_explicit(&maps_n_mappings, 1, memory_order_relaxed);
-}
-
-/* Faults all of it in. Best effort: what is not there now comes when it is touched. */
-static void maps_populate(const Mapping *mapping)
-{
-        int advice = mapping->is_writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
-
-        if (madvise(mapping->data, mapping->n_bytes, advice) == 0)
-                return;
-        if (errno != EINVAL)
-                return;
-        /* Linux before 5.14. Others may be writing there: adding nothing makes the page ours without changing it. */
-        for (size_t i = 0; i < mapping->n_bytes; i += PAGE_BYTES) {
-                _Atomic uint8_t *byte = (_Atomic uint8_t *)&mapping->data[i];
-
-                if (mapping->is_writable)
-                        (void)atomic_fetch_add_explicit(byte, 0, memory_order_relaxed);
-                else
-                        (void)atomic_load_explicit(byte, memory_order_relaxed);
-        }
 }
 
 /* -- the limit ---------------------------------------------------------------------------------------------------- */
@@ -258,6 +255,16 @@ static void maps_insert(Maps *maps, MapsEntry *entry)
         maps->n_entries++;
 }
 
+static void maps_stop_idling(Maps *maps, MapsEntry *entry)
+{
+        if (!list_is_linked(&entry->idle))
+                return;
+        maps->idle_bytes -= entry->mapping.n_bytes;
+        maps->n_idle--;
+        list_unlink(&entry->idle);
+        list_unlink(&entry->owned);
+}
+
 static void maps_remove(Maps *maps, MapsEntry *entry)
 {
         MapsEntry **place = maps_bucket(maps, entry->mapping.region_id, entry->mapping.is_writable);
@@ -266,16 +273,13 @@ static void maps_remove(Maps *maps, MapsEntry *entry)
                 place = &(*place)->next;
         *place = entry->next;
         maps->n_entries--;
-        if (list_is_linked(&entry->idle)) {
-                maps->idle_bytes -= entry->mapping.n_bytes;
-                list_unlink(&entry->idle);
-        }
+        maps_stop_idling(maps, entry);
 }
 
-/* Takes the longest idle out of the table, into @gone, until at most @idle_bytes_max are left. */
-static void maps_shrink(Maps *maps, uint64_t idle_bytes_max, List *gone)
+/* Takes the longest idle out of the table, into @gone, until both bounds are kept. */
+static void maps_shrink(Maps *maps, uint64_t idle_bytes_max, unsigned n_idle_max, List *gone)
 {
-        while (maps->idle_bytes > idle_bytes_max) {
+        while (maps->idle_bytes > idle_bytes_max || maps->n_idle > n_idle_max) {
                 MapsEntry *entry = LIST_ENTRY(list_peek_front(&maps->idle), MapsEntry, idle);
 
                 maps_remove(maps, entry);
@@ -298,10 +302,7 @@ static void maps_discard(List *gone)
 
 static void maps_ref_locked(Maps *maps, MapsEntry *entry)
 {
-        if (list_is_linked(&entry->idle)) {
-                maps->idle_bytes -= entry->mapping.n_bytes;
-                list_unlink(&entry->idle);
-        }
+        maps_stop_idling(maps, entry);
         entry->n_references++;
 }
 
@@ -315,7 +316,7 @@ static void maps_destroy(Maps *maps)
 
 /* -- the cache ---------------------------------------------------------------------------------------------------- */
 
-int maps_new(uint64_t idle_bytes_max, Maps **ret)
+int maps_new(uint64_t idle_bytes_max, unsigned n_idle_max, Maps **ret)
 {
         _cleanup_(cleanup_free) Maps *maps = calloc(1, sizeof(*maps));
         int r;
@@ -333,7 +334,9 @@ int maps_new(uint64_t idle_bytes_max, Maps **ret)
         maps->n_buckets = MAPS_BUCKETS_MIN;
         maps->n_mappings_max = maps_limit();
         maps->idle_bytes_max = idle_bytes_max;
+        maps->n_idle_max = n_idle_max;
         list_init(&maps->idle);
+        list_init(&maps->owned);
         *ret = steal_ptr(&maps);
         return 0;
 }
@@ -347,7 +350,7 @@ void maps_free(Maps *maps)
                 return;
         pthread_mutex_lock(&maps->lock);
         maps->is_closed = true;
-        maps_shrink(maps, 0, &gone);
+        maps_shrink(maps, 0, 0, &gone);
         is_last = maps->n_entries == 0;
         pthread_mutex_unlock(&maps->lock);
         maps_discard(&gone);
@@ -375,7 +378,7 @@ static bool maps_make_room(Maps *maps)
         if (maps_count() < maps->n_mappings_max)
                 return true;
         pthread_mutex_lock(&maps->lock);
-        maps_shrink(maps, 0, &gone);
+        maps_shrink(maps, 0, 0, &gone);
         pthread_mutex_unlock(&maps->lock);
         maps_discard(&gone);
         return maps_count() < maps->n_mappings_max;
@@ -401,10 +404,8 @@ static MapsEntry *maps_insert_or_find(Maps *maps, MapsEntry *consume_entry)
         return found;
 }
 
-int maps_add(Maps *maps, uint64_t region_id, int consume_fd, uint64_t n_bytes, bool writable, bool populate,
-             Mapping **ret)
+int maps_open(Maps *maps, uint64_t region_id, int fd, uint64_t n_bytes, bool writable, bool populate, Mapping **ret)
 {
-        _cleanup_(cleanup_fd) int fd = consume_fd;
         _cleanup_(cleanup_free) MapsEntry *entry = NULL;
         int protection = writable ? PROT_READ | PROT_WRITE : PROT_READ;
         Mapping *found = maps_find(maps, region_id, writable);
@@ -414,25 +415,45 @@ int maps_add(Maps *maps, uint64_t region_id, int consume_fd, uint64_t n_bytes, b
         if (!found) {
                 if (!maps_make_room(maps))
                         return MAPS_E_TOO_MANY;
-                entry = calloc(1, sizeof(*entry));
-                if (!entry)
-                        return -ENOMEM;
+                /* First, as it knows whether there can be so much. */
                 r = maps_map(fd, n_bytes, protection, &data);
                 if (r < 0)
                         return r;
+                entry = calloc(1, sizeof(*entry) + windows_count(n_bytes) * sizeof(Window));
+                if (!entry) {
+                        maps_unmap(data, (size_t)n_bytes);
+                        return -ENOMEM;
+                }
                 list_init(&entry->idle);
+                list_init(&entry->owned);
                 entry->mapping = (Mapping){
                         .region_id = region_id,
                         .data = data,
                         .n_bytes = (size_t)n_bytes,
                         .is_writable = writable,
+                        .windows = entry->windows,
                 };
                 found = &maps_insert_or_find(maps, steal_ptr(&entry))->mapping;
         }
         if (populate)
-                maps_populate(found);
+                windows_populate(found->data, found->n_bytes, writable);
         *ret = found;
         return 0;
+}
+
+int maps_add(Maps *maps, uint64_t region_id, int consume_fd, uint64_t n_bytes, bool writable, bool populate,
+             Mapping **ret)
+{
+        _cleanup_(cleanup_fd) int fd = consume_fd;
+
+        return maps_open(maps, region_id, fd, n_bytes, writable, populate, ret);
+}
+
+int maps_map_private(Maps *maps, int fd, uint64_t n_bytes, void **ret)
+{
+        if (!maps_make_room(maps))
+                return MAPS_E_TOO_MANY;
+        return maps_map_as(fd, n_bytes, PROT_READ | PROT_WRITE, fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_PRIVATE, ret);
 }
 
 void maps_ref(Maps *maps, Mapping *mapping)
@@ -442,7 +463,7 @@ void maps_ref(Maps *maps, Mapping *mapping)
         pthread_mutex_unlock(&maps->lock);
 }
 
-void maps_unref(Maps *maps, Mapping *mapping, bool drop)
+static void maps_give_back(Maps *maps, Mapping *mapping, bool drop, const MapsOwner *owner)
 {
         MapsEntry *entry = CONTAINER_OF(mapping, MapsEntry, mapping);
         List gone = LIST_INIT(gone);
@@ -451,14 +472,20 @@ void maps_unref(Maps *maps, Mapping *mapping, bool drop)
         pthread_mutex_lock(&maps->lock);
         assert(entry->n_references > 0);
         entry->is_dropped |= drop;
+        /* The region is its object's for ever: of two that let go, one may not say whose. */
+        if (owner->space)
+                entry->owner = *owner;
         if (--entry->n_references == 0) {
                 if (maps->is_closed || entry->is_dropped) {
                         maps_remove(maps, entry);
                         list_push_back(&gone, &entry->idle);
                 } else {
                         list_push_back(&maps->idle, &entry->idle);
+                        if (entry->owner.space)
+                                list_push_back(&maps->owned, &entry->owned);
                         maps->idle_bytes += entry->mapping.n_bytes;
-                        maps_shrink(maps, maps->idle_bytes_max, &gone);
+                        maps->n_idle++;
+                        maps_shrink(maps, maps->idle_bytes_max, maps->n_idle_max, &gone);
                 }
         }
         is_last = maps->is_closed && maps->n_entries == 0;
@@ -466,4 +493,42 @@ void maps_unref(Maps *maps, Mapping *mapping, bool drop)
         maps_discard(&gone);
         if (is_last)
                 maps_destroy(maps);
+}
+
+void maps_unref(Maps *maps, Mapping *mapping, bool drop)
+{
+        maps_give_back(maps, mapping, drop, &(MapsOwner){ 0 });
+}
+
+void maps_unref_owned(Maps *maps, Mapping *mapping, const MapsOwner *owner)
+{
+        maps_give_back(maps, mapping, false, owner);
+}
+
+void maps_sweep(Maps *maps, bool (*is_there)(MapsOwner *owner))
+{
+        List gone = LIST_INIT(gone), seen = LIST_INIT(seen);
+        List *node;
+
+        pthread_mutex_lock(&maps->lock);
+        for (unsigned i = 0; i < MAPS_LOOKS_MAX && (node = list_take_front(&maps->owned)); i++) {
+                MapsEntry *entry = LIST_ENTRY(node, MapsEntry, owned);
+
+                if (is_there(&entry->owner)) {
+                        list_push_back(&seen, &entry->owned);
+                        continue;
+                }
+                maps_remove(maps, entry);
+                list_push_back(&gone, &entry->idle);
+        }
+        list_splice_back(&maps->owned, &seen);
+        pthread_mutex_unlock(&maps->lock);
+        maps_discard(&gone);
+}
+
+bool maps_note_read(Maps *maps, uint64_t region_id)
+{
+        uint64_t h = region_id * UINT64_C(0x9e3779b97f4a7c15);
+
+        return atomic_exchange_explicit(&maps->notes[(h >> 32) & (MAPS_NOTES - 1)], region_id, memory_order_relaxed) == region_id;
 }

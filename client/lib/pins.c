@@ -48,6 +48,19 @@ static bool pins_read_slot(const Space *space, uint32_t slot, PinsSlotHead *ret)
         return false;
 }
 
+/*
+ * Behind the change of a counter, before the look at the slot. Where a locked instruction is a barrier for everything
+ * there is nothing left to do but to keep the compiler from moving the look.
+ */
+static inline void pins_fence(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+        atomic_signal_fence(memory_order_seq_cst);
+#else
+        atomic_thread_fence(memory_order_seq_cst);
+#endif
+}
+
 /* The table is our own memory, but a hole of it still takes a page: so its daemon looks only where a byte is set. */
 static void pins_add(Space *space, uint32_t slot)
 {
@@ -59,7 +72,7 @@ static void pins_add(Space *space, uint32_t slot)
         /*
          * For the daemon: whoever's fence comes second sees what the other wrote before his, summary and counter both.
          */
-        atomic_thread_fence(memory_order_seq_cst);
+        pins_fence();
 }
 
 bool pins_hold(Space *space, uint32_t slot, uint64_t generation)
@@ -92,7 +105,7 @@ bool pins_drop(Space *space, uint32_t slot, uint64_t generation)
         /* For the daemon: who sees 0 also sees that all our reading of the object is over. */
         if (atomic_fetch_sub_explicit(&space->pin_counters[slot], 1, memory_order_seq_cst) != 1)
                 return false;
-        atomic_thread_fence(memory_order_seq_cst);
+        pins_fence();
         /* In doubt we say so: one message too many does no harm. */
         return !pins_read_slot(space, slot, &head) ||
                (head.generation == generation && head.state == LAYOUT_SLOT_RETRACTED);

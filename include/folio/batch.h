@@ -58,6 +58,9 @@ struct folio_delete_item {
  * @items:   @n_items of them; each error is written
  * @n_items: any number
  *
+ * Of the items that fail the first one has the sentence of folio_strerror_full(): "item 3 of 12: ...", counted from 1,
+ * with its name.
+ *
  * The asynchronous forms borrow @items, and all that they point to, until they complete. Where the client is closed
  * before, they complete with FOLIO_E_CANCELLED, and so do the items that were not done. An object of another client is
  * FOLIO_E_INVALID in folio_read_many_async() where it is not mapped.

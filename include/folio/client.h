@@ -39,6 +39,8 @@ struct folio_open_options {
         uint32_t flags;            /* FOLIO_OPEN_* */
         int32_t timeout_ms;        /* bound on every wait for the daemon; 0: 30 s; FOLIO_TIMEOUT_FOREVER */
         uint64_t mapping_bytes_max; /* mappings kept for reuse after release; 0: a quarter of memory */
+        uint32_t mappings_max;      /* how many mappings are kept for reuse; 0: 1024. Those in use have vm.max_map_count as their bound. */
+        uint32_t copy_threads;      /* helper threads for reads of 64 MiB and more, at most 16; 0: none, the caller copies alone */
 };
 
 /*

@@ -5,6 +5,12 @@
  * A `struct folio_object *` is a handle. It is checked on every call: one that was released already, or was never a
  * handle, answers FOLIO_E_INVALID and does no harm. A handle holds its object (a *pin*): deleted, replaced or
  * expired meanwhile, its bytes stay as they are until folio_object_release().
+ *
+ * Bad memory. Where the machine has lost a page of an object (a memory error that could not be corrected) the calls
+ * that copy bytes out (folio_read(), folio_object_read(), folio_read_many() and their asynchronous forms) answer
+ * FOLIO_E_IO for that object, and other objects, and other parts of this one, are read as ever. A program that touches the lost bytes
+ * itself, through folio_object_data() or another mapping, gets SIGBUS from the kernel, as with any memory; so what must
+ * outlive such a page is read, not mapped. The store has no second copy: delete the object and put it again.
  */
 #ifndef FOLIO_OBJECT_H
 #define FOLIO_OBJECT_H
@@ -48,6 +54,7 @@ struct folio_stat {
         uint32_t metadata_bytes;
         char content_type[FOLIO_CONTENT_TYPE_BYTES_MAX + 1];
         char name[FOLIO_NAME_BYTES_MAX + 1]; /* with its namespace */
+        uint64_t zero_bytes;         /* sealed, with a region of its own: known to be zeros, and read without touching memory */
 };
 
 /* Who holds an object. */
@@ -159,10 +166,13 @@ int folio_object_write_file(struct folio_object *object, uint64_t offset_bytes, 
  * @object: handle from folio_create() (not with FOLIO_STREAM), or from folio_get() with FOLIO_GET_WRITABLE
  * @ret:    address of byte 0; a mutable object is mapped to its capacity
  *
+ * Of a new object that is not FOLIO_SPARSE the first 64 MiB are faulted in at once, which costs less than as many faults;
+ * with folio_object_map_async() and FOLIO_GET_POPULATE all of it is. Where its pages are of 2 MiB, the rest takes one fault for each.
+ *
  * Lifetime:  until folio_object_seal(), folio_object_abort() or folio_object_release() of @object. Of a mutable
  *            object every byte up to the capacity can be touched at any time, whatever its size is; bytes beyond the
  *            size are not part of it.
- * Blocking:  one mmap().
+ * Blocking:  one mmap(), and of a new object up to 15 ms for the first pages.
  * Threads:   any.
  * Return:    0; FOLIO_E_STATE; FOLIO_E_UNSUPPORTED with FOLIO_STREAM; FOLIO_E_INVALID; FOLIO_E_LIMIT too many mappings (vm.max_map_count);
  *            FOLIO_E_FORKED; FOLIO_E_NO_MEMORY; FOLIO_E_DAEMON_GONE; FOLIO_E_TIMEOUT.
@@ -171,19 +181,39 @@ int folio_object_write_file(struct folio_object *object, uint64_t offset_bytes, 
 int folio_object_map_write(struct folio_object *object, void **ret);
 
 /**
+ * folio_object_map_private() - the bytes of a sealed object as memory of the caller's own, to be changed at will
+ * @object: handle from folio_get() of an object that is not mutable, or a sealed one
+ * @ret:    address of byte 0; the same for each call with this handle
+ *
+ * What is stored there nobody else sees, and the object stays as it is. A large object is mapped copy-on-write: only
+ * pages that are written take memory of the caller's, 4 KiB each; a small one is copied. A core dump leaves it out. A
+ * mutable object has no such view: it would follow what others write, but for the pages written here.
+ *
+ * Lifetime:  until folio_object_release() of @object, also when the object is deleted, replaced or expires.
+ * Blocking:  a copy of up to a MiB where the object is small; else one round trip and an mmap(). None of it the second time.
+ * Threads:   any; all that use one handle have one view.
+ * Return:    0; FOLIO_E_STATE it is mutable, or not sealed yet; FOLIO_E_ACCESS; FOLIO_E_INVALID; FOLIO_E_LIMIT too many mappings
+ *            (vm.max_map_count); FOLIO_E_NO_MEMORY; FOLIO_E_IO; FOLIO_E_DAEMON_GONE; FOLIO_E_TIMEOUT; FOLIO_E_PROTOCOL;
+ *            FOLIO_E_FORKED.
+ * Since:     0.1
+ */
+int folio_object_map_private(struct folio_object *object, void **ret);
+
+/**
  * folio_object_map_async() - map an object, so that its address can be had without waiting
  * @object:   any handle but one being written with FOLIO_STREAM
- * @flags:    FOLIO_GET_WRITABLE for folio_object_map_write(), without it for folio_object_data(); FOLIO_GET_POPULATE
+ * @flags:    FOLIO_GET_WRITABLE for folio_object_map_write(), FOLIO_MAP_PRIVATE for folio_object_map_private(), neither for
+ *            folio_object_data(); FOLIO_GET_POPULATE
  * @done:     called when that function needs no round trip and no mmap() any more
  * @userdata: for @done
  *
- * This is the asynchronous form of those two.
+ * This is the asynchronous form of those three.
  *
  * Lifetime:  of the mapping, as with those.
  * Blocking:  never.
  * Threads:   any.
- * Return:    0; FOLIO_E_INVALID; FOLIO_E_FORKED; FOLIO_E_NO_MEMORY. @done gets the errors of folio_object_map_write(), and
- *            FOLIO_E_ACCESS.
+ * Return:    0; FOLIO_E_INVALID; FOLIO_E_FORKED; FOLIO_E_NO_MEMORY. @done gets the errors of folio_object_map_write() and
+ *            folio_object_map_private(), and FOLIO_E_ACCESS.
  * Since:     0.1
  */
 int folio_object_map_async(struct folio_object *object, uint32_t flags, folio_done_fn done, void *userdata);
@@ -276,6 +306,9 @@ uint64_t folio_object_size(struct folio_object *object);
  * @offset_bytes: where to begin
  * @buffer:       room for @n_bytes
  * @n_bytes:      how many; all of them must lie inside the object
+ *
+ * What was never written reads as zeros, and takes no memory by being read. An object that is not mapped is mapped by
+ * the first read of a part of it; one that is read whole and once may be read by descriptor instead.
  *
  * Lifetime:  -
  * Blocking:  the copy; the first read of an object that is not mapped: one round trip.

@@ -110,6 +110,9 @@ enum folio_huge {
 #define FOLIO_GET_WRITABLE (1u << 1) /* a mutable object, to be written through its mapping */
 #define FOLIO_GET_POPULATE (1u << 2) /* fault the whole mapping in at once */
 
+/* For folio_object_map_async(), besides FOLIO_GET_WRITABLE and FOLIO_GET_POPULATE. */
+#define FOLIO_MAP_PRIVATE (1u << 3) /* copy-on-write memory of the caller's own: folio_object_map_private() */
+
 /* For folio_delete(). */
 #define FOLIO_IF_EXISTS (1u << 0) /* a name that is not there is no error */
 

@@ -121,6 +121,7 @@ static void test_nothing_given(void **state)
         assert_int_equal(folio_object_write_file(handle, 0, 0, 1, &n_bytes), FOLIO_E_INVALID);
         assert_int_equal(folio_object_read_file(handle, 0, 1, 1), FOLIO_E_INVALID);
         assert_int_equal(folio_object_map_write(handle, &memory), FOLIO_E_INVALID);
+        assert_int_equal(folio_object_map_private(handle, &memory), FOLIO_E_INVALID);
         assert_int_equal(folio_object_truncate(handle, 1), FOLIO_E_INVALID);
         assert_int_equal(folio_object_metadata(handle, &byte, 1), FOLIO_E_INVALID);
         assert_null(folio_object_data(handle));
@@ -219,6 +220,9 @@ static void test_create_seal_abort(void **state)
         assert_int_equal(folio_stat(client, "mapped", &stat), 0);
         assert_int_equal(stat.state, FOLIO_STATE_WRITING);
         assert_int_equal(folio_object_seal(object), 0);
+        assert_memory_equal(folio_object_data(object), bytes, 1000);
+        assert_int_equal(folio_object_map_private(object, &memory), 0);
+        memset(memory, 0, 1000);
         assert_memory_equal(folio_object_data(object), bytes, 1000);
         assert_int_equal(folio_object_abort(object), FOLIO_E_STATE);
 

@@ -222,6 +222,8 @@ static Pending *pending_new(struct folio_client *client)
         assert_non_null(pending);
         pending->items = async_items_new();
         pending->bytes = calloc(1, 4 * MIB);
+        /* Not zeros: where those are the index says. */
+        harness_fill(pending->bytes, 4 * MIB, 1);
         pending->stat.struct_bytes = sizeof(pending->stat);
         pending->holder.struct_bytes = sizeof(pending->holder);
         pending->space.struct_bytes = sizeof(pending->space);

@@ -109,7 +109,7 @@ expect 0 "--help" "$FOLIOCTL" --help
 says "names every verb" out "truncate NAME SIZE"
 same "has no blank at the end of a line" "" "$(grep ' $' out)"
 expect 0 "--version" "$FOLIOCTL" --version
-for verb in put replace get cat ls stat holders rm truncate wait watch ns status check run help; do
+for verb in put replace get cat ls stat holders rm truncate wait watch ns status check run bench help; do
         expect 0 "help $verb" "$FOLIOCTL" help "$verb"
         expect 0 "$verb --help" "$FOLIOCTL" "$verb" --help
         same "without a blank at the end of a line" "" "$(grep ' $' out)"

@@ -117,8 +117,8 @@ static void test_defaults(void **state)
         assert_int_equal(config.clients_max, 4096);
         assert_int_equal(config.clients_per_uid_max, 2048);
         assert_int_equal(config.idle_exit_s, 0);
-        assert_true(config.budget_bytes == config_default_budget());
-        assert_true(config.budget_bytes <= config_budget_max(&reason));
+        assert_true(config.budget_bytes == config_default_budget(""));
+        assert_true(config.budget_bytes <= config_budget_max("", &reason));
         assert_non_null(reason);
         assert_true(config.pool_bytes_max == MIN(config.budget_bytes / 16, 256 * MIB));
         assert_true(config.session_bytes_max >= 64 * config.staging_bytes);

@@ -77,6 +77,36 @@ static void test_made_up(void **state)
         assert_ptr_equal(handle_take(good), &targets[0]);
 }
 
+/* A place that is kept is nobody else's, answers to no handle, and gives another one each time. */
+static void test_keep_and_renew(void **state)
+{
+        struct folio_object *first = handle_new(&targets[0]), *handle = first, *other;
+
+        for (unsigned i = 0; i < 2000; i++) {
+                struct folio_object *kept = handle;
+
+                assert_ptr_equal(handle_keep(kept), &targets[0]);
+                assert_null(handle_find(kept));
+                assert_null(handle_keep(kept));
+                assert_null(handle_take(kept));
+                other = handle_new(&targets[1]);
+                assert_ptr_equal(handle_take(other), &targets[1]);
+                handle = handle_renew(kept);
+                assert_ptr_not_equal(handle, kept);
+                assert_null(handle_find(kept));
+                assert_ptr_equal(handle_find(handle), &targets[0]);
+        }
+        assert_null(handle_find(first));
+        assert_ptr_equal(handle_keep(handle), &targets[0]);
+        handle_drop(handle);
+        /* Free again: what comes next has the place, and the old handles find nothing. */
+        other = handle_new(&targets[2]);
+        assert_null(handle_find(handle));
+        assert_ptr_equal(handle_find(other), &targets[2]);
+        assert_ptr_equal(handle_take(other), &targets[2]);
+        assert_null(handle_keep(NULL));
+}
+
 static void test_many(void **state)
 {
         enum { N = 300000 };
@@ -127,7 +157,10 @@ static void *race_take(void *userdata)
 
                 /* What others have given up must not become ours under its old handle. */
                 if (handle_find(handle) != &own || handle_find(race->shared[i % N_SHARED]) ||
-                    handle_take(handle) != &own)
+                    handle_keep(handle) != &own)
+                        atomic_fetch_add(&race->n_bad, 1);
+                handle = handle_renew(handle);
+                if (handle_find(handle) != &own || handle_take(handle) != &own)
                         atomic_fetch_add(&race->n_bad, 1);
         }
         return NULL;
@@ -155,7 +188,8 @@ int main(void)
         static const struct CMUnitTest tests[] = {
                 UNIT_TEST(test_find_and_take), UNIT_TEST(test_looks_like_no_pointer_of_ours),
                 UNIT_TEST(test_stale),         UNIT_TEST(test_made_up),
-                UNIT_TEST(test_many),          UNIT_TEST(test_of_many_one_takes),
+                UNIT_TEST(test_keep_and_renew), UNIT_TEST(test_many),
+                UNIT_TEST(test_of_many_one_takes),
         };
 
         return cmocka_run_group_tests_name("handle", tests, NULL, NULL);

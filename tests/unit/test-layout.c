@@ -81,6 +81,7 @@ static void test_buckets_slots_events_pins(void **state)
                 OFFSET(LayoutSlot, size_bytes, 24),
                 OFFSET(LayoutSlot, region_id, 32),
                 OFFSET(LayoutSlot, offset_units, 40),
+                OFFSET(LayoutSlot, extents_block, 40),
                 OFFSET(LayoutSlot, heap_block, 44),
                 OFFSET(LayoutSlot, capacity_bytes, 48),
                 OFFSET(LayoutSlot, allocated_pages, 56),
@@ -106,6 +107,7 @@ static void test_buckets_slots_events_pins(void **state)
                 OFFSET(LayoutPinsHeader, region_bytes, 16),
                 OFFSET(LayoutPinsHeader, summary_offset, 24),
                 OFFSET(LayoutPinsHeader, counters_offset, 32),
+                OFFSET(LayoutPinsHeader, n_waiting, 64),
         };
 
         assert_offsets(offsets, ARRAY_SIZE(offsets));
@@ -114,6 +116,9 @@ static void test_buckets_slots_events_pins(void **state)
         assert_int_equal(sizeof(LayoutEvent), 320);
         assert_int_equal(sizeof(LayoutPinsHeader), 4096);
         assert_int_equal(LAYOUT_SLOT_WORDS, 16);
+        assert_int_equal(sizeof(LayoutExtents), 4096);
+        assert_int_equal(layout_extents_bytes(0), 8);
+        assert_int_equal(layout_extents_bytes(LAYOUT_EXTENTS_MAX), sizeof(LayoutExtents));
         assert_int_equal(LAYOUT_EVENT_WORDS, 40);
 }
 

@@ -2,6 +2,7 @@
 /* The cache of mappings: shared, counted, forgotten in order, bounded, and gone at the end. */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -90,7 +91,7 @@ static void test_map_what_is_not_there(void **state)
         Maps *maps;
         int fd;
 
-        assert_int_equal(maps_new(0, &maps), 0);
+        assert_int_equal(maps_new(0, UINT_MAX, &maps), 0);
         for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
                 fd = new_fd(rows[i].file_bytes);
                 assert_int_equal(maps_map(fd, rows[i].n_bytes, PROT_READ, &data), rows[i].error);
@@ -123,7 +124,7 @@ static void test_read_only_is_refused_writing(void **state)
 
         snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
         read_only = open(path, O_RDONLY | O_CLOEXEC);
-        assert_int_equal(maps_new(0, &maps), 0);
+        assert_int_equal(maps_new(0, UINT_MAX, &maps), 0);
         assert_int_equal(maps_add(maps, 1, dup(read_only), 4096, true, false, &mapping), -EACCES);
         assert_int_equal(maps_add(maps, 1, read_only, 4096, false, false, &mapping), 0);
         assert_int_equal(mprotect(mapping->data, 4096, PROT_READ | PROT_WRITE), -1);
@@ -138,7 +139,7 @@ static void test_one_mapping_for_each_kind(void **state)
         Maps *maps;
         int fd = new_fd(4096);
 
-        assert_int_equal(maps_new(MIB, &maps), 0);
+        assert_int_equal(maps_new(MIB, UINT_MAX, &maps), 0);
         assert_null(maps_find(maps, 1, false));
         assert_int_equal(maps_add(maps, 1, dup(fd), 4096, false, false, &a), 0);
         assert_int_equal(maps_add(maps, 1, dup(fd), 4096, false, false, &b), 0);
@@ -180,7 +181,7 @@ static void test_longest_idle_goes_first(void **state)
 {
         Maps *maps;
 
-        assert_int_equal(maps_new(4 * 4096, &maps), 0);
+        assert_int_equal(maps_new(4 * 4096, UINT_MAX, &maps), 0);
         for (uint64_t id = 1; id <= 4; id++)
                 maps_unref(maps, add(maps, id, 4096), false);
         assert_int_equal(maps_count(), 4);
@@ -211,12 +212,142 @@ static void test_longest_idle_goes_first(void **state)
         maps_free(maps);
 }
 
+/* As many as may be, and no more, whatever room in bytes there is. */
+static void test_bound_by_number(void **state)
+{
+        static const unsigned bounds[] = { 0, 1, 3 };
+
+        for (size_t i = 0; i < ARRAY_SIZE(bounds); i++) {
+                Maps *maps;
+
+                assert_int_equal(maps_new(UINT64_MAX, bounds[i], &maps), 0);
+                for (uint64_t id = 1; id <= 5; id++) {
+                        maps_unref(maps, add(maps, id, 4096), false);
+                        assert_int_equal(maps_count(), MIN(id, (uint64_t)bounds[i]));
+                }
+                for (uint64_t id = 1; id <= 5; id++)
+                        assert_int_equal(is_kept(maps, id), id > 5 - bounds[i]);
+                maps_free(maps);
+                assert_int_equal(maps_count(), 0);
+        }
+}
+
+static unsigned n_looks;
+
+static bool is_odd(MapsOwner *owner)
+{
+        n_looks++;
+        owner->event++;
+        return owner->slot % 2;
+}
+
+static bool is_never(MapsOwner *owner)
+{
+        n_looks++;
+        return false;
+}
+
+static void test_sweep(void **state)
+{
+        MapsOwner owner = { .space = &n_looks };
+        Mapping *used;
+        Maps *maps;
+
+        assert_int_equal(maps_new(UINT64_MAX, UINT_MAX, &maps), 0);
+        maps_sweep(maps, is_never);
+        assert_int_equal(n_looks, 0);
+        for (uint64_t id = 0; id < 100; id++) {
+                owner.slot = (uint32_t)id;
+                maps_unref_owned(maps, add(maps, id, 4096), &owner);
+        }
+        for (uint64_t id = 100; id < 110; id++)
+                maps_unref(maps, add(maps, id, 4096), false);
+        /* Some at a time, each in its turn; those that are of nothing never. */
+        maps_sweep(maps, is_odd);
+        assert_int_equal(n_looks, 64);
+        assert_int_equal(maps_count(), 110 - 32);
+        assert_true(!is_kept(maps, 0) && !is_kept(maps, 62));
+        maps_sweep(maps, is_odd);
+        assert_int_equal(n_looks, 128);
+        assert_int_equal(maps_count(), 60);
+        /* In use it is not looked at; let go of by somebody who does not know whose it is, it is again. */
+        used = maps_find(maps, 1, false);
+        maps_sweep(maps, is_never);
+        assert_int_equal(maps_count(), 11);
+        maps_unref(maps, used, false);
+        assert_int_equal(maps_count(), 11);
+        maps_sweep(maps, is_never);
+        assert_int_equal(maps_count(), 10);
+        maps_free(maps);
+        assert_int_equal(maps_count(), 0);
+}
+
+static void test_private(void **state)
+{
+        static const uint64_t sizes[] = { 1, 4096, 2 * MIB - 1, 2 * MIB, 5 * MIB + 1 };
+        char path[64], flags[256];
+        Maps *maps;
+
+        assert_int_equal(maps_new(0, 0, &maps), 0);
+        for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
+                int fd = new_fd(sizes[i]), read_only;
+                void *one = NULL, *other = NULL, *none = NULL;
+                char byte = 0;
+
+                assert_int_equal(pwrite(fd, "x", 1, (off_t)sizes[i] - 1), 1);
+                snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+                read_only = open(path, O_RDONLY | O_CLOEXEC);
+                assert_int_equal(maps_map_private(maps, read_only, sizes[i], &one), 0);
+                assert_int_equal(maps_map_private(maps, read_only, sizes[i], &other), 0);
+                assert_int_equal(maps_map_private(maps, -1, sizes[i], &none), 0);
+                assert_int_equal(maps_count(), 3);
+                if (sizes[i] >= 2 * MIB)
+                        assert_int_equal(((uintptr_t)one | (uintptr_t)none) % (2 * MIB), 0);
+                read_flags(one, flags);
+                assert_non_null(strstr(flags, " dd"));
+                assert_null(strstr(flags, " sh"));
+                assert_int_equal(((char *)one)[sizes[i] - 1], 'x');
+                assert_int_equal(((char *)none)[sizes[i] - 1], 0);
+                ((char *)one)[sizes[i] - 1] = 'y';
+                ((char *)none)[0] = 'z';
+                assert_int_equal(((char *)other)[sizes[i] - 1], 'x');
+                assert_int_equal(pread(fd, &byte, 1, (off_t)sizes[i] - 1), 1);
+                assert_int_equal(byte, 'x');
+                maps_unmap(one, sizes[i]);
+                maps_unmap(other, sizes[i]);
+                maps_unmap(none, sizes[i]);
+                assert_int_equal(maps_map_private(maps, fd, sizes[i] + 1, &one), -EPROTO);
+                assert_int_equal(maps_map_private(maps, fd, 0, &one), -EINVAL);
+                close(fd);
+                close(read_only);
+        }
+        assert_int_equal(maps_count(), 0);
+        maps_free(maps);
+}
+
+static void test_notes(void **state)
+{
+        unsigned n_known = 0;
+        Maps *maps;
+
+        assert_int_equal(maps_new(0, 0, &maps), 0);
+        assert_false(maps_note_read(maps, 1));
+        assert_true(maps_note_read(maps, 1));
+        assert_true(maps_note_read(maps, 1));
+        for (uint64_t id = 2; id < 100; id++)
+                assert_false(maps_note_read(maps, id));
+        for (uint64_t id = 2; id < 100; id++)
+                n_known += maps_note_read(maps, id);
+        assert_true(n_known > 60);
+        maps_free(maps);
+}
+
 static void test_dropped_is_not_kept(void **state)
 {
         Mapping *mapping;
         Maps *maps;
 
-        assert_int_equal(maps_new(MIB, &maps), 0);
+        assert_int_equal(maps_new(MIB, UINT_MAX, &maps), 0);
         mapping = add(maps, 1, 4096);
         maps_ref(maps, mapping);
         maps_unref(maps, mapping, true);
@@ -231,7 +362,7 @@ static void test_in_use_outlives_the_cache(void **state)
         Mapping *mapping, *other;
         Maps *maps;
 
-        assert_int_equal(maps_new(MIB, &maps), 0);
+        assert_int_equal(maps_new(MIB, UINT_MAX, &maps), 0);
         mapping = add(maps, 1, 4096);
         other = add(maps, 2, 4096);
         maps_unref(maps, add(maps, 3, 4096), false);
@@ -252,7 +383,7 @@ static void test_populate(void **state)
         static unsigned char there[N_PAGES];
         Maps *maps;
 
-        assert_int_equal(maps_new(0, &maps), 0);
+        assert_int_equal(maps_new(0, UINT_MAX, &maps), 0);
         for (unsigned writable = 0; writable < 2; writable++) {
                 Mapping *mapping;
 
@@ -274,7 +405,7 @@ static void test_d25_sessions_leave_nothing(void **state)
         for (unsigned session = 0; session < 1000; session++) {
                 Maps *maps;
 
-                assert_int_equal(maps_new(UINT64_MAX, &maps), 0);
+                assert_int_equal(maps_new(UINT64_MAX, UINT_MAX, &maps), 0);
                 for (uint64_t id = 0; id < 16; id++)
                         maps_unref(maps, add(maps, id, 7056012), false);
                 if (session == 0)
@@ -309,7 +440,7 @@ static void test_e18_stops_before_the_kernel_does(void **state)
 
         if (n_max > 100000)
                 skip();
-        assert_int_equal(maps_new(UINT64_MAX, &maps), 0);
+        assert_int_equal(maps_new(UINT64_MAX, UINT_MAX, &maps), 0);
         mappings = test_calloc(n_max, sizeof(*mappings));
         fd = new_fd(4096);
         /* Idle ones first, which do not stand in the way. */
@@ -379,7 +510,7 @@ static void test_threads(void **state)
         pthread_t threads[4];
 
         assert_int_equal(pwrite(race.fd, "\7", 1, 0), 1);
-        assert_int_equal(maps_new(6 * 4096, &race.maps), 0);
+        assert_int_equal(maps_new(6 * 4096, UINT_MAX, &race.maps), 0);
         for (unsigned i = 0; i < 4; i++)
                 assert_int_equal(pthread_create(&threads[i], NULL, race_run, &race), 0);
         for (unsigned i = 0; i < 4; i++)
@@ -399,6 +530,10 @@ int main(void)
                 UNIT_TEST(test_read_only_is_refused_writing),
                 UNIT_TEST(test_one_mapping_for_each_kind),
                 UNIT_TEST(test_longest_idle_goes_first),
+                UNIT_TEST(test_bound_by_number),
+                UNIT_TEST(test_sweep),
+                UNIT_TEST(test_private),
+                UNIT_TEST(test_notes),
                 UNIT_TEST(test_dropped_is_not_kept),
                 UNIT_TEST(test_in_use_outlives_the_cache),
                 UNIT_TEST(test_populate),

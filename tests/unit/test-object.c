@@ -17,8 +17,11 @@ static_assert(sizeof(Object) <= 128, "object");
 static void test_new(void **state)
 {
         int space;
-        Object *object = object_new(&space, FOLIO_WITH_CREATOR);
+        Slabs slabs;
+        Object *object;
 
+        slabs_init(&slabs, sizeof(Object));
+        object = object_new(&slabs, &space, FOLIO_WITH_CREATOR);
         (void)state;
         assert_non_null(object);
         assert_int_equal(object->state, OBJECT_DRAFT);
@@ -29,6 +32,7 @@ static void test_new(void **state)
         assert_int_equal(object_offset_bytes(object), 0);
         object_free(object);
         object_free(NULL);
+        slabs_deinit(&slabs);
 }
 
 /* What is not an arrow is a bug, and ends the process that has it. */
