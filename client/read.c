@@ -104,19 +104,21 @@ static int piece_copy(const Object *object, const Mapping *mapping, Piece piece,
         uint64_t base = object->offset_bytes;
         Crew *crew = object->client->crew;
         bool is_large = crew && piece.n_bytes >= READ_CREW_BYTES;
+        size_t n_whole = piece.n_bytes;
 
         for (uint64_t n = 0; is_large && n < piece.n_bytes;)
                 n += windows_prepare(mapping->windows, mapping->data, base + piece.offset_bytes + n, piece.n_bytes - n,
                                      base + limit_bytes, is_whole);
         while (piece.n_bytes > 0) {
-                size_t n = piece.n_bytes;
+                size_t n = piece.n_bytes, n_ahead;
                 int r;
 
                 if (!is_large)
                         n = (size_t)windows_prepare(mapping->windows, mapping->data, base + piece.offset_bytes, n,
                                                     base + limit_bytes, is_whole);
-                r = copy_out_by(crew, piece.buffer, data + piece.offset_bytes, n,
-                                (size_t)(limit_bytes - piece.offset_bytes - n));
+                n_ahead = (size_t)(limit_bytes - piece.offset_bytes - n);
+                r = is_large ? copy_out_by(crew, piece.buffer, data + piece.offset_bytes, n, n_ahead) :
+                               copy_out_part(piece.buffer, data + piece.offset_bytes, n, n_ahead, n_whole);
                 if (r < 0)
                         return io_failed(r, &piece);
                 piece_advance(&piece, n);

@@ -233,7 +233,7 @@ int choice_measure(const Choice *assumed, int64_t (*now_ns)(void), Choice *ret)
         return 0;
 }
 
-CopyFn choice_find_counted(size_t n_bytes)
+CopyFn choice_find_counted(size_t n_bytes, size_t n_whole)
 {
         if (UNLIKELY(!atomic_load_explicit(&choice_is_settled, memory_order_relaxed))) {
                 const Choice *assumed = choice_get();
@@ -248,5 +248,5 @@ CopyFn choice_find_counted(size_t n_bytes)
                         errno = saved;
                 }
         }
-        return choice_find(n_bytes);
+        return choice_find(n_whole);
 }

@@ -16,7 +16,7 @@
 /* Below this there is nothing to choose: memcpy(). */
 #define CHOICE_BYTES_MIN ((size_t)4 << 10)
 /* Copies together that pay for the measurement, and as much as it may take. */
-#define CHOICE_MEASURE_BYTES ((size_t)128 << 20)
+#define CHOICE_MEASURE_BYTES ((size_t)2 << 30) /* what takes so long that 3 ms more are 2 % of it */
 #define CHOICE_MEASURE_NS_MAX 3000000
 
 typedef enum ChoiceClass {
@@ -48,8 +48,11 @@ typedef struct Choice {
 /* The present one. Never changes once returned; a later call may return another. */
 const Choice *choice_get(void);
 
-/* For a copy of @n_bytes, at least CHOICE_BYTES_MIN. Inside guarded copies: counts, and measures when it is due. */
-CopyFn choice_find_counted(size_t n_bytes);
+/*
+ * For a copy of @n_bytes that are a part of @n_whole, at least CHOICE_BYTES_MIN. Inside guarded copies: counts what is
+ * copied, and measures when it is due.
+ */
+CopyFn choice_find_counted(size_t n_bytes, size_t n_whole);
 /* Without either. */
 CopyFn choice_find(size_t n_bytes);
 

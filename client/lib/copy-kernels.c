@@ -31,7 +31,7 @@ static void fill_libc(void *to, size_t n_bytes)
 #include <immintrin.h>
 
 #define LANE_BYTES ((size_t)4096)
-#define VECTOR_AHEAD_BYTES ((size_t)4096)
+#define VECTOR_AHEAD_BYTES ((size_t)2048)
 
 /* Leaf 7, EBX. */
 #define FEATURE_ERMS (1u << 9)

@@ -55,11 +55,12 @@ static void copy_small(void *to, const void *from, size_t n_bytes, size_t n_ahea
         memcpy(to, from, n_bytes);
 }
 
-static Way find_way(const void *to, size_t n_bytes, bool is_guarded)
+/* @n_whole: of which these are a part: it is the whole that fits the caches, or not. */
+static Way find_way(const void *to, size_t n_bytes, size_t n_whole, bool is_guarded)
 {
         Way way = { .is_guarded = is_guarded };
 
-        way.copy = is_guarded ? choice_find_counted(n_bytes) : choice_find(n_bytes);
+        way.copy = is_guarded ? choice_find_counted(n_bytes, n_whole) : choice_find(n_whole);
         if (n_bytes >= FRESH_BYTES_MIN && fresh_is(to, n_bytes)) {
                 /* What the kernel has just made lies in the caches: no stores that pass them by. */
                 way.copy = choice_find(FRESH_STEP_BYTES);
@@ -97,7 +98,7 @@ static int copy_by_way(const Way *way, uint8_t *to, const uint8_t *from, size_t 
 void copy_bytes(void *to, const void *from, size_t n_bytes)
 {
         if (n_bytes >= CHOICE_BYTES_MIN) {
-                Way way = find_way(to, n_bytes, false);
+                Way way = find_way(to, n_bytes, n_bytes, false);
 
                 (void)copy_by_way(&way, to, from, n_bytes, 0);
         } else if (n_bytes > 0) {
@@ -119,15 +120,20 @@ static size_t keep_ahead(const void *from, size_t n_bytes, size_t n_ahead)
         return is_in_order ? n_ahead : 0;
 }
 
-int copy_out(void *to, const void *from, size_t n_bytes, size_t n_ahead)
+int copy_out_part(void *to, const void *from, size_t n_bytes, size_t n_ahead, size_t n_whole)
 {
         Way way;
 
-        if (n_bytes < CHOICE_BYTES_MIN)
+        if (n_whole < CHOICE_BYTES_MIN)
                 return guard_call(copy_small, to, from, n_bytes, n_ahead);
         n_ahead = keep_ahead(from, n_bytes, n_ahead);
-        way = find_way(to, n_bytes, true);
+        way = find_way(to, n_bytes, n_whole, true);
         return copy_by_way(&way, to, from, n_bytes, n_ahead);
+}
+
+int copy_out(void *to, const void *from, size_t n_bytes, size_t n_ahead)
+{
+        return copy_out_part(to, from, n_bytes, n_ahead, n_bytes);
 }
 
 static int copy_piece(void *userdata, size_t piece)
@@ -147,7 +153,7 @@ int copy_out_by(Crew *crew, void *to, const void *from, size_t n_bytes, size_t n
         if (!crew || n_bytes < COPY_CREW_BYTES_MIN)
                 return copy_out(to, from, n_bytes, n_ahead);
         /* The way for the whole: it is the whole that does not fit the caches. */
-        pieces.way = find_way(to, n_bytes, true);
+        pieces.way = find_way(to, n_bytes, n_bytes, true);
         pieces.n_first = COPY_PIECE_BYTES - ((uintptr_t)from & (size_t)(HUGE_BYTES - 1));
         return crew_run(crew, copy_piece, &pieces,
                         1 + (n_bytes - pieces.n_first + COPY_PIECE_BYTES - 1) / COPY_PIECE_BYTES);

@@ -26,6 +26,9 @@ void copy_bytes(void *to, const void *from, size_t n_bytes);
  */
 int copy_out(void *to, const void *from, size_t n_bytes, size_t n_ahead);
 
+/* A part of a copy of @n_whole bytes, in order: by the loop that is best for the whole. */
+int copy_out_part(void *to, const void *from, size_t n_bytes, size_t n_ahead, size_t n_whole);
+
 /* The same with the helper threads of @crew (see crew.h), for what is large enough; NULL: none. */
 #define COPY_CREW_BYTES_MIN ((size_t)64 << 20)
 typedef struct Crew Crew;

@@ -56,7 +56,7 @@ static void child_told(void *userdata)
         for (ChoiceClass class = 0; class < _CHOICE_CLASS_MAX; class++)
                 CHECK(choice->kernels[class] == kernel && choice->copies[class] == copy_kernel_find(kernel));
         /* Never measured. */
-        CHECK(choice_find_counted(SIZE_MAX) == copy_kernel_find(kernel));
+        CHECK(choice_find_counted(SIZE_MAX, SIZE_MAX) == copy_kernel_find(kernel));
         CHECK(choice_get() == choice);
 }
 
@@ -80,19 +80,19 @@ static void child_counts(void *userdata)
         size_t n = CHOICE_MEASURE_BYTES / CHOICE_BYTES_MIN;
 
         for (size_t i = 0; i + 1 < n; i++)
-                CHECK(choice_find_counted(CHOICE_BYTES_MIN));
+                CHECK(choice_find_counted(CHOICE_BYTES_MIN, CHOICE_BYTES_MIN));
         CHECK(choice_get() == assumed);
-        CHECK(choice_find_counted(CHOICE_BYTES_MIN));
+        CHECK(choice_find_counted(CHOICE_BYTES_MIN, CHOICE_BYTES_MIN));
         CHECK(choice_get()->origin == (has_choice() ? CHOICE_MEASURED : CHOICE_ASSUMED));
         assumed = choice_get();
-        CHECK(choice_find_counted(SIZE_MAX));
+        CHECK(choice_find_counted(SIZE_MAX, SIZE_MAX));
         CHECK(choice_get() == assumed);
 }
 
 static void child_one_large(void *userdata)
 {
-        CHECK(choice_find_counted(CHOICE_MEASURE_BYTES - 1) && choice_get()->origin == CHOICE_ASSUMED);
-        CHECK(choice_find_counted(SIZE_MAX));
+        CHECK(choice_find_counted(CHOICE_MEASURE_BYTES - 1, CHOICE_MEASURE_BYTES - 1) && choice_get()->origin == CHOICE_ASSUMED);
+        CHECK(choice_find_counted(SIZE_MAX, SIZE_MAX));
         CHECK(choice_get()->origin == (has_choice() ? CHOICE_MEASURED : CHOICE_ASSUMED));
 }
 
@@ -101,7 +101,7 @@ static void *choose(void *userdata)
         static const size_t sizes[] = { CHOICE_BYTES_MIN, CHOICE_MEASURE_BYTES, 1 << 20 };
 
         for (unsigned i = 0; i < 300; i++)
-                if (!choice_find_counted(sizes[i % ARRAY_SIZE(sizes)]))
+                if (!choice_find_counted(sizes[i % ARRAY_SIZE(sizes)], sizes[i % ARRAY_SIZE(sizes)]))
                         return NULL;
         return userdata;
 }
