@@ -11,6 +11,7 @@
 #define CTL_BENCH_CASE_H
 
 #include "client/ctl/bench-count.h"
+#include "client/ctl/bench-laps.h"
 #include "client/ctl/bench-memory.h"
 #include "client/ctl/bench-plain.h"
 #include "client/ctl/bench-store.h"
@@ -45,6 +46,7 @@ typedef struct BenchRun {
         const BenchCase *c;
         unsigned round;
         BenchSample *sample; /* of the work that is under way */
+        BenchLaps *laps; /* what each operation is counted in; NULL: only the whole is timed */
         bool is_counting; /* not timed: whoever takes the sample itself counts system calls too */
         /* Filled by setup: */
         uint64_t size_bytes; /* of the object, or of all of them */
@@ -69,6 +71,7 @@ struct BenchCase {
         uint64_t block_bytes; /* the suite's own, as asked for */
         uint64_t size_bytes;
         bool is_self_measured; /* both sides take their samples themselves */
+        bool has_laps; /* both sides count each operation, in rounds of their own, where BenchRun has laps */
         BenchStep *setup, *teardown;
         BenchStep *prepare, *ours, *clean;
         BenchStep *prepare_theirs, *theirs, *clean_theirs;
@@ -83,11 +86,14 @@ typedef struct BenchSuite {
         /* How much memory it takes: of the store, and of the machine besides. */
         uint64_t (*store_bytes)(const Bench *bench);
         uint64_t (*other_bytes)(const Bench *bench);
+        uint64_t (*n_objects)(const Bench *bench); /* at once in a namespace; NULL: a few thousand */
         int (*open)(Bench *bench); /* CTL_OK, or told: then close is called nevertheless */
         void (*close)(Bench *bench);
 } BenchSuite;
 
-extern const BenchSuite bench_suite_read, bench_suite_map, bench_suite_batch, bench_suite_write;
+extern const BenchSuite bench_suite_read, bench_suite_map, bench_suite_batch, bench_suite_write, bench_suite_put,
+        bench_suite_create, bench_suite_get, bench_suite_stat, bench_suite_handoff, bench_suite_truncate,
+        bench_suite_delete;
 
 /* CTL_OK, or told and CTL_REFUSED: @error is 0 or the negative errno of what was done to a plain file. */
 int bench_check_plain(BenchRun *run, int error);

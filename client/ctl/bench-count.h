@@ -19,6 +19,7 @@ typedef struct BenchSample {
         uint64_t n_faults;
         uint64_t n_tlb_misses; /* of loads; BENCH_UNKNOWN */
         uint64_t n_calls; /* of the system; only where is_taken */
+        uint64_t waiters_cpu_ns; /* of processes that wait for the work; 0: there are none */
         bool is_taken; /* who did the work has filled this in itself */
 } BenchSample;
 

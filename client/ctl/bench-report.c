@@ -149,12 +149,29 @@ static const TableColumn columns[] = {
         { "FAULTS", true }, { "CALLS", true },  { "TRIPS", true }, { "PLAIN IS", false },
 };
 
+/* Of a suite of small operations. */
+static const TableColumn laps_columns[] = {
+        { "CASE", false },  { "PAGES", false }, { "SIZE", true },   { "FOLIO", true },      { "PLAIN", true },
+        { "UNIT", false },  { "RATIO", true },  { "SPREAD", true }, { "P50 US", true },     { "P99 US", true },
+        { "CPU US", true }, { "FAULTS", true }, { "CALLS", true },  { "TRIPS", true },      { "OF MEMCPY", true },
+        { "PLAIN IS", false },
+};
+
+static bool suite_has_laps(const BenchSuite *suite)
+{
+        for (size_t i = 0; i < suite->n_cases; i++)
+                if (suite->cases[i].has_laps)
+                        return true;
+        return false;
+}
+
 int bench_report_begin(BenchReport *report, const Bench *bench, const BenchSuite *suite)
 {
-        *report = (BenchReport){ .bench = bench, .suite = suite };
+        *report = (BenchReport){ .bench = bench, .suite = suite, .has_laps = suite_has_laps(suite) };
         if (bench->ctl->is_json)
                 return CTL_OK;
-        report->table = table_new(columns, sizeof(columns) / sizeof(columns[0]));
+        report->table = report->has_laps ? table_new(laps_columns, sizeof(laps_columns) / sizeof(laps_columns[0]))
+                                         : table_new(columns, sizeof(columns) / sizeof(columns[0]));
         return report->table ? CTL_OK : ctl_out_of_memory(bench->ctl);
 }
 
@@ -193,39 +210,80 @@ static const char *format_pair(uint64_t ours, uint64_t theirs, char buffer[CELL_
         return buffer;
 }
 
+/* Two times in us; "-" where there are none. */
+static const char *format_times(double ours_ns, double theirs_ns, char buffer[CELL_BYTES])
+{
+        char left[CELL_BYTES], right[CELL_BYTES];
+
+        if (ours_ns < 0 || theirs_ns < 0)
+                return "-";
+        snprintf(buffer, CELL_BYTES, "%.20s/%.20s", format_figure(ours_ns / 1e3, left),
+                 format_figure(theirs_ns / 1e3, right));
+        return buffer;
+}
+
+/* What waiting processes use, for one operation. */
+static double waiters_ns(const BenchRun *run, const BenchSide *side)
+{
+        return side->waiters_cpu_ns > 0 && run->n_units ? side->waiters_cpu_ns / (double)run->n_units : -1;
+}
+
+/* The cells that both kinds of table have. */
+typedef struct Cells {
+        char size[TEXT_SIZE_BYTES], block[TEXT_SIZE_BYTES], ours[CELL_BYTES], theirs[CELL_BYTES], ratio[CELL_BYTES],
+                spread[CELL_BYTES], fraction[CELL_BYTES], faults[CELL_BYTES], calls[CELL_BYTES], asked[CELL_BYTES];
+} Cells;
+
+static void fill_cells(const BenchRun *run, const BenchResult *result, Cells *cells)
+{
+        *cells = (Cells){ .block = "-", .fraction = "-", .asked = "?" };
+        (void)text_format_size(run->size_bytes, cells->size);
+        if (run->block_bytes)
+                (void)text_format_size(run->block_bytes, cells->block);
+        (void)format_figure(in_unit(run, result->ours.time_ns), cells->ours);
+        (void)format_figure(in_unit(run, result->theirs.time_ns), cells->theirs);
+        snprintf(cells->ratio, sizeof(cells->ratio), "%.2fx", result->ratio);
+        snprintf(cells->spread, sizeof(cells->spread), "%.0f%%", 100 * result->spread);
+        if (result->fraction >= 0)
+                snprintf(cells->fraction, sizeof(cells->fraction), "%.0f%%", 100 * result->fraction);
+        (void)format_pair(result->ours.n_faults, result->theirs.n_faults, cells->faults);
+        (void)format_pair(result->ours.n_calls, result->theirs.n_calls, cells->calls);
+        if (result->n_round_trips != BENCH_UNKNOWN)
+                snprintf(cells->asked, sizeof(cells->asked), "%llu", (unsigned long long)result->n_round_trips);
+}
+
+static int add_plain_row(BenchReport *report, const BenchRun *run, const BenchResult *result)
+{
+        Cells c;
+
+        fill_cells(run, result, &c);
+        return table_add(report->table, 0,
+                         (const char *const[]){ run->c->name, pages_words[run->c->pages], c.size, c.block, c.ours,
+                                                c.theirs, unit_words[run->c->unit], c.ratio, c.spread, c.fraction,
+                                                c.faults, c.calls, c.asked, run->what });
+}
+
+static int add_laps_row(BenchReport *report, const BenchRun *run, const BenchResult *result)
+{
+        const BenchSide *ours = &result->ours, *theirs = &result->theirs;
+        char p50[CELL_BYTES], p99[CELL_BYTES], cpu[CELL_BYTES];
+        Cells c;
+
+        fill_cells(run, result, &c);
+        return table_add(report->table, 0,
+                         (const char *const[]){
+                                 run->c->name, pages_words[run->c->pages], c.size, c.ours, c.theirs,
+                                 unit_words[run->c->unit], c.ratio, c.spread,
+                                 format_times(ours->p50_ns, theirs->p50_ns, p50),
+                                 format_times(ours->p99_ns, theirs->p99_ns, p99),
+                                 format_times(waiters_ns(run, ours), waiters_ns(run, theirs), cpu), c.faults, c.calls,
+                                 c.asked, c.fraction, run->what });
+}
+
 static int add_row(BenchReport *report, const BenchRun *run, const BenchResult *result)
 {
-        char size[TEXT_SIZE_BYTES], block[TEXT_SIZE_BYTES] = "-", ours[CELL_BYTES], theirs[CELL_BYTES],
-                                    ratio[CELL_BYTES];
-        char spread[CELL_BYTES], fraction[CELL_BYTES] = "-", faults[CELL_BYTES], calls[CELL_BYTES],
-                                 asked[CELL_BYTES] = "?";
-        int r;
+        int r = report->has_laps ? add_laps_row(report, run, result) : add_plain_row(report, run, result);
 
-        if (run->block_bytes)
-                text_format_size(run->block_bytes, block);
-        snprintf(ratio, sizeof(ratio), "%.2fx", result->ratio);
-        snprintf(spread, sizeof(spread), "%.0f%%", 100 * result->spread);
-        if (result->fraction >= 0)
-                snprintf(fraction, sizeof(fraction), "%.0f%%", 100 * result->fraction);
-        if (result->n_round_trips != BENCH_UNKNOWN)
-                snprintf(asked, sizeof(asked), "%llu", (unsigned long long)result->n_round_trips);
-        r = table_add(report->table, 0,
-                      (const char *const[]){
-                              run->c->name,
-                              pages_words[run->c->pages],
-                              text_format_size(run->size_bytes, size),
-                              block,
-                              format_figure(in_unit(run, result->ours.time_ns), ours),
-                              format_figure(in_unit(run, result->theirs.time_ns), theirs),
-                              unit_words[run->c->unit],
-                              ratio,
-                              spread,
-                              fraction,
-                              format_pair(result->ours.n_faults, result->theirs.n_faults, faults),
-                              format_pair(result->ours.n_calls, result->theirs.n_calls, calls),
-                              asked,
-                              run->what,
-                      });
         return r < 0 ? ctl_out_of_memory(report->bench->ctl) : CTL_OK;
 }
 
@@ -248,6 +306,23 @@ static int set_share(json_t *object, const char *name, double share)
         return share < 0 ? 0 : json_object_set_new(object, name, real_json(share));
 }
 
+/* In us; adds nothing for what was not counted. */
+static int set_time(json_t *object, const char *name, double time_ns)
+{
+        return time_ns < 0 ? 0 : json_object_set_new(object, name, real_json(time_ns / 1e3));
+}
+
+static int set_times(json_t *object, const BenchRun *run, const BenchResult *result)
+{
+        int r = set_time(object, "p50_ours", result->ours.p50_ns);
+
+        r = r < 0 ? r : set_time(object, "p99_ours", result->ours.p99_ns);
+        r = r < 0 ? r : set_time(object, "p50_theirs", result->theirs.p50_ns);
+        r = r < 0 ? r : set_time(object, "p99_theirs", result->theirs.p99_ns);
+        r = r < 0 ? r : set_time(object, "waiter_cpu_ours", waiters_ns(run, &result->ours));
+        return r < 0 ? r : set_time(object, "waiter_cpu_theirs", waiters_ns(run, &result->theirs));
+}
+
 static json_t *result_json(const BenchReport *report, const BenchRun *run, const BenchResult *result)
 {
         json_t *object =
@@ -265,6 +340,7 @@ static json_t *result_json(const BenchReport *report, const BenchRun *run, const
         r = r < 0 ? r : set_share(object, "fraction", result->fraction);
         if (r == 0 && result->copy)
                 r = json_object_set_new(object, "memcpy", json_string(result->copy));
+        r = r < 0 ? r : set_times(object, run, result);
         r = r < 0 ? r : set_count(object, "faults", result->ours.n_faults);
         r = r < 0 ? r : set_count(object, "theirs_faults", result->theirs.n_faults);
         r = r < 0 ? r : set_count(object, "calls", result->ours.n_calls);

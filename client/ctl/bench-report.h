@@ -10,6 +10,7 @@ typedef struct BenchReport {
         const Bench *bench;
         const BenchSuite *suite;
         Table *table; /* not with --json */
+        bool has_laps; /* columns for what single operations take, and for processes that wait */
         size_t n_cases_done;
         size_t n_rows;
         const char *label; /* of the case on its way; borrowed */

@@ -9,8 +9,9 @@
 
 /* What the rounds have measured. */
 typedef struct Series {
-        double *times_ns, *faults, *misses;
+        double *times_ns, *faults, *misses, *waiters_ns;
         bool has_misses;
+        BenchLaps laps;
 } Series;
 
 typedef struct Rounds {
@@ -91,6 +92,7 @@ static void series_set(Series *series, unsigned round, const BenchSample *sample
         series->times_ns[round] = (double)sample->time_ns;
         series->faults[round] = (double)sample->n_faults;
         series->misses[round] = (double)sample->n_tlb_misses;
+        series->waiters_ns[round] = (double)sample->waiters_cpu_ns;
         if (sample->n_tlb_misses == BENCH_UNKNOWN)
                 series->has_misses = false;
 }
@@ -99,25 +101,43 @@ static void series_get(Series *series, unsigned n_rounds, BenchSide *ret)
 {
         ret->time_ns = bench_median(series->times_ns, n_rounds);
         ret->n_faults = (uint64_t)(bench_median(series->faults, n_rounds) + 0.5);
+        ret->waiters_cpu_ns = bench_median(series->waiters_ns, n_rounds);
+        ret->p50_ns = series->laps.n_laps ? bench_laps_quantile(&series->laps, 0.5) : -1;
+        ret->p99_ns = series->laps.n_laps ? bench_laps_quantile(&series->laps, 0.99) : -1;
         ret->n_tlb_misses = BENCH_UNKNOWN;
         if (series->has_misses)
                 ret->n_tlb_misses = (uint64_t)(bench_median(series->misses, n_rounds) + 0.5);
 }
 
+/* Both, in the order of the round. */
+static int measure_both(BenchRun *run, BenchSample *ours, BenchSample *theirs, BenchLaps *laps, BenchLaps *theirs_laps)
+{
+        bool is_ours_first = run->round % 2 == 0;
+        int r = CTL_OK;
+
+        for (int i = 0; r == CTL_OK && i < 2; i++)
+                if ((i == 0) == is_ours_first) {
+                        run->laps = laps;
+                        r = measure_ours(run, ours);
+                } else {
+                        run->laps = theirs_laps;
+                        r = measure_theirs(run, theirs);
+                }
+        run->laps = NULL;
+        return r;
+}
+
 static int run_round(BenchRun *run, Rounds *rounds, unsigned round)
 {
-        BenchSample ours = { 0 }, theirs = { 0 };
+        BenchSample ours = { 0 }, theirs = { 0 }, ignored = { 0 };
         uint64_t copy_ns = 0;
         int r;
 
         run->round = round;
-        if (round % 2 == 0) {
-                r = measure_ours(run, &ours);
-                r = r == CTL_OK ? measure_theirs(run, &theirs) : r;
-        } else {
-                r = measure_theirs(run, &theirs);
-                r = r == CTL_OK ? measure_ours(run, &ours) : r;
-        }
+        r = measure_both(run, &ours, &theirs, NULL, NULL);
+        /* Reading the clock takes as long as what is fast: each by itself is another measurement than the whole. */
+        if (r == CTL_OK && run->c->has_laps)
+                r = measure_both(run, &ignored, &ignored, &rounds->ours.laps, &rounds->theirs.laps);
         if (r == CTL_OK && rounds->copy)
                 r = measure_copy(run, rounds->copy, &copy_ns);
         if (r != CTL_OK)
@@ -185,18 +205,20 @@ static int run_rounds(BenchRun *run, Rounds *rounds, void (*step)(void *userdata
 int bench_round_run(BenchRun *run, void (*step)(void *userdata, unsigned n_done), void *userdata, BenchResult *ret)
 {
         unsigned n = run->bench->n_rounds;
-        _ctl_cleanup_(ctl_cleanup_free) double *room = calloc(n, 8 * sizeof(*room));
+        _ctl_cleanup_(ctl_cleanup_free) double *room = calloc(n, 10 * sizeof(*room));
         Rounds rounds;
         int r, r_teardown;
 
         if (!room)
                 return ctl_out_of_memory(run->bench->ctl);
         rounds = (Rounds){
-                .ours = { room, room + n, room + 2 * n, true },
-                .theirs = { room + 3 * n, room + 4 * n, room + 5 * n, true },
-                .ratios = room + 6 * n,
-                .fractions = room + 7 * n,
+                .ours = { room, room + n, room + 2 * n, room + 3 * n, .has_misses = true },
+                .theirs = { room + 4 * n, room + 5 * n, room + 6 * n, room + 7 * n, .has_misses = true },
+                .ratios = room + 8 * n,
+                .fractions = room + 9 * n,
         };
+        bench_laps_init(&rounds.ours.laps);
+        rounds.theirs.laps = rounds.ours.laps;
         *ret = (BenchResult){ .fraction = -1, .n_round_trips = BENCH_UNKNOWN };
         r = run->c->setup(run);
         if (r != CTL_OK)

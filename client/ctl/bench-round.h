@@ -14,6 +14,8 @@ typedef struct BenchSide {
         uint64_t n_faults; /* median */
         uint64_t n_tlb_misses; /* median; BENCH_UNKNOWN */
         uint64_t n_calls; /* BENCH_UNKNOWN */
+        double waiters_cpu_ns; /* median; 0: nobody waits */
+        double p50_ns, p99_ns; /* of one operation, over all rounds; negative: not counted */
 } BenchSide;
 
 typedef struct BenchResult {

@@ -178,13 +178,13 @@ static int take_sample(BenchStore *store, BenchPages pages)
 }
 
 /* FOLIO_E_ACCESS is for the caller; every other failure is told. */
-static int add_namespace(BenchStore *store, BenchPages pages, uint32_t backing)
+static int add_namespace(BenchStore *store, BenchPages pages, uint32_t backing, uint64_t n_objects)
 {
         struct folio_namespace settings = {
                 .struct_bytes = sizeof(settings),
                 .fields = FOLIO_NAMESPACE_FIELD_HUGE | FOLIO_NAMESPACE_FIELD_OBJECTS_MAX,
                 .huge = huge_policies[pages],
-                .objects_max = OBJECTS_MAX,
+                .objects_max = n_objects > OBJECTS_MAX ? n_objects : OBJECTS_MAX,
         };
         int r;
 
@@ -202,13 +202,13 @@ static int add_namespace(BenchStore *store, BenchPages pages, uint32_t backing)
         return CTL_OK;
 }
 
-int bench_store_init(BenchStore *store, Ctl *ctl, uint32_t backing)
+int bench_store_init(BenchStore *store, Ctl *ctl, uint32_t backing, uint64_t n_objects)
 {
         int r = CTL_OK;
 
         *store = (BenchStore){ .ctl = ctl, .is_own = true };
         for (int i = 0; r == CTL_OK && i < _BENCH_PAGES_MAX; i++) {
-                r = add_namespace(store, (BenchPages)i, backing);
+                r = add_namespace(store, (BenchPages)i, backing, i == BENCH_PAGES_4K ? n_objects : 0);
                 if (r == FOLIO_E_ACCESS)
                         break;
         }

@@ -24,8 +24,11 @@ typedef struct BenchStore {
         double huge_share[_BENCH_PAGES_MAX]; /* of a large object in it, as found */
 } BenchStore;
 
-/* @backing: enum folio_backing, of the namespaces; 0: the daemon's choice. CTL_OK, or the status to end with: told. */
-int bench_store_init(BenchStore *store, Ctl *ctl, uint32_t backing);
+/*
+ * @backing: enum folio_backing, of the namespaces; 0: the daemon's choice. @n_objects: that there is to be room for in
+ * the one with small pages; some thousands there are in any case. CTL_OK, or the status to end with: told.
+ */
+int bench_store_init(BenchStore *store, Ctl *ctl, uint32_t backing, uint64_t n_objects);
 void bench_store_deinit(BenchStore *store);
 
 /* Has it such pages? Always yes where the namespaces are ours: then what was found is shown. */

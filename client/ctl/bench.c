@@ -19,6 +19,7 @@
 #define SIZE_MAX_BYTES ((uint64_t)1 << 40)
 #define SIZE_UNIT SIZE_MIN
 #define ROUNDS_DEFAULT 7u
+#define NAMES_BYTES 160
 /* What the store and this program need besides. */
 #define STORE_SPARE_BYTES ((uint64_t)48 << 20)
 #define OTHER_SPARE_BYTES ((uint64_t)64 << 20)
@@ -38,8 +39,11 @@ static const CtlOption options[] = {
         { 0 },
 };
 
-static const BenchSuite *const suites[] = { &bench_suite_read, &bench_suite_map, &bench_suite_batch,
-                                            &bench_suite_write };
+static const BenchSuite *const suites[] = {
+        &bench_suite_read,   &bench_suite_map, &bench_suite_batch, &bench_suite_write,   &bench_suite_put,
+        &bench_suite_create, &bench_suite_get, &bench_suite_stat,  &bench_suite_handoff, &bench_suite_truncate,
+        &bench_suite_delete,
+};
 
 #define N_SUITES (sizeof(suites) / sizeof(suites[0]))
 
@@ -168,6 +172,20 @@ static int run_suite(Bench *bench, const BenchSuite *suite)
         return r;
 }
 
+/* The most that a suite has in one namespace. */
+static uint64_t count_objects(const Bench *bench)
+{
+        uint64_t n_max = 0;
+
+        for (int i = 0; i < bench->ctl->n_arguments; i++) {
+                const BenchSuite *suite = find_suite(bench->ctl->arguments[i]);
+                uint64_t n = suite->n_objects ? suite->n_objects(bench) : 0;
+
+                n_max = n > n_max ? n : n_max;
+        }
+        return n_max;
+}
+
 /* Between the first namespace and the last nothing ends us but SIGKILL. */
 static int run_suites(Bench *bench, uint32_t backing)
 {
@@ -176,7 +194,7 @@ static int run_suites(Bench *bench, uint32_t backing)
         bench_stop_begin();
         bench_plain_init(&bench->plain);
         bench_counter_init(&bench->counter);
-        r = bench_store_init(&bench->store, bench->ctl, backing);
+        r = bench_store_init(&bench->store, bench->ctl, backing, count_objects(bench));
         for (int i = 0; r == CTL_OK && i < bench->ctl->n_arguments; i++)
                 r = check_room(bench, find_suite(bench->ctl->arguments[i]));
         if (r == CTL_OK && !bench->ctl->is_json)
@@ -200,15 +218,26 @@ static bool has_case(const Bench *bench, const BenchSuite *suite)
         return false;
 }
 
+/* "read, map, ..." */
+static const char *list_suites(char buffer[NAMES_BYTES])
+{
+        size_t n = 0;
+
+        for (size_t i = 0; i < N_SUITES && n < NAMES_BYTES; i++)
+                n += (size_t)snprintf(buffer + n, NAMES_BYTES - n, "%s%s", i ? ", " : "", suites[i]->name);
+        return buffer;
+}
+
 static int check_suites(Bench *bench)
 {
         Ctl *ctl = bench->ctl;
+        char names[NAMES_BYTES];
 
         for (int i = 0; i < ctl->n_arguments; i++) {
                 const BenchSuite *suite = find_suite(ctl->arguments[i]);
 
                 if (!suite)
-                        return ctl_usage_error(ctl, "'%s' is none of read, map, batch, write", ctl->arguments[i]);
+                        return ctl_usage_error(ctl, "'%s' is none of %s", ctl->arguments[i], list_suites(names));
                 if (!has_case(bench, suite))
                         return ctl_usage_error(ctl, "--case: no case of %s begins with '%s'", suite->name,
                                                bench->pattern);
@@ -268,7 +297,7 @@ static int bench_run(Ctl *ctl)
 
 const CtlVerb verb_bench = {
         .name = "bench",
-        .usage = "read|map|batch|write...",
+        .usage = "read|map|batch|write|put|create|get|stat|handoff|truncate|delete...",
         .summary = "measure this store beside plain files, in alternation, and show the ratios",
         .options = options,
         .run = bench_run,

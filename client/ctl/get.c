@@ -136,9 +136,13 @@ static int get_to(Ctl *ctl, const Get *get, const char *name, const char *path)
         if (r < 0)
                 return ctl_fail(ctl, r, "get", name);
         size_bytes = folio_object_size(object);
-        if (get->offset_bytes > size_bytes || (n_bytes != LENGTH_ALL && n_bytes > size_bytes - get->offset_bytes))
-                return ctl_complain(ctl, "cannot get %s: it has %llu bytes, and what was asked for ends beyond them",
-                                    name, (unsigned long long)size_bytes);
+        if (get->offset_bytes > size_bytes)
+                return ctl_complain(ctl, "cannot get %s: it has %llu bytes, and %llu is beyond them", name,
+                                    (unsigned long long)size_bytes, (unsigned long long)get->offset_bytes);
+        if (n_bytes != LENGTH_ALL && n_bytes > size_bytes - get->offset_bytes)
+                return ctl_complain(ctl, "cannot get %s: it has %llu bytes, and not %llu of them from %llu on", name,
+                                    (unsigned long long)size_bytes, (unsigned long long)n_bytes,
+                                    (unsigned long long)get->offset_bytes);
         if (n_bytes == LENGTH_ALL)
                 n_bytes = size_bytes - get->offset_bytes;
         r = target_open(ctl, &target, path);

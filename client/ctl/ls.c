@@ -48,8 +48,8 @@ typedef struct Ls {
 } Ls;
 
 static const TableColumn long_columns[] = {
-        { "SIZE", true },     { "MEMORY", true }, { "HUGE", true },     { "STATE", false },
-        { "SAFE BY", false }, { "OWNER", true },  { "CHANGED", false }, { "NAME", false },
+        { "SIZE", true },        { "ALLOCATED", true }, { "HUGE", true },     { "STATE", false },
+        { "PROTECTION", false }, { "OWNER", true },     { "CHANGED", false }, { "NAME", false },
 };
 static const TableColumn holder_columns[] = {
         { "SIZE", true },      { "PID", true },      { "UID", true },   { "PINS", true },

@@ -120,7 +120,7 @@ static int watch_events(Ctl *ctl, const Watch *watch, struct folio_watch *handle
                 if (r == 0 && watch->n_events_max == UINT64_MAX)
                         return CTL_OK;
                 if (r == 0)
-                        return ctl_complain(ctl, "only %llu of %llu events in %s came in time",
+                        return ctl_complain(ctl, "only %llu of %llu events in '%s' came in time",
                                             (unsigned long long)n_events, (unsigned long long)watch->n_events_max,
                                             watch->prefix);
                 r = print_event(ctl, &event);

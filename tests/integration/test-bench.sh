@@ -88,7 +88,7 @@ nothing_left()
 unset FOLIO_SOCKET NO_COLOR
 expect 2 "without a suite" "$FOLIOCTL" bench
 expect 2 "an unknown suite" "$FOLIOCTL" bench reed
-says "and says which there are" err "none of read, map, batch, write"
+says "and says which there are" err "none of read, map, batch, write, put, create, get, stat, handoff, truncate, delete"
 for arguments in "--size 5Q" "--size 1M" "--size 2T" "--rounds 0" "--rounds 1001" "--rounds x" "--case nosuch" \
         "--backing hugetlb"; do
         # shellcheck disable=SC2086 # words are wanted
@@ -123,12 +123,14 @@ check_lines()
         local suite=$1 line status=0 name
         while IFS= read -r line; do
                 [ "$("$JSON_GET" suite <<<"$line")" = "$suite" ] || status=1
-                for name in ours theirs ratio size rounds; do
+                for name in ours theirs ratio rounds; do
                         is_figure "$("$JSON_GET" "$name" <<<"$line")" || status=1
                 done
-                for name in case block unit spread what pages theirs_pages theirs_calls faults theirs_faults; do
+                for name in case size block unit spread what pages theirs_pages faults theirs_faults; do
                         [ -n "$("$JSON_GET" "$name" <<<"$line")" ] || status=1
                 done
+                # Of what is handed on the calls are not counted: most of them are the waiting for the waiters.
+                [ "$suite" = handoff ] || [ -n "$("$JSON_GET" theirs_calls <<<"$line")" ] || status=1
                 [ "$status" = 0 ] || break
         done <out
         [ "$status" = 0 ] || echo "$line" >why
@@ -173,6 +175,94 @@ grep '"case":"first"' out >why
 check "a batch takes two round trips at most" "$status" why
 
 run_suite write 22
+
+# --- small objects ----------------------------------------------------------------------------------------------------
+# check_laps SUITE LINES: so many of them have a median and a 99th percentile, and none has one without the other.
+check_laps()
+{
+        local line status=0 n=0 name
+        while IFS= read -r line; do
+                [ -n "$("$JSON_GET" p50_ours <<<"$line" 2>/dev/null)" ] || continue
+                n=$((n + 1))
+                for name in p50_ours p99_ours p50_theirs p99_theirs; do
+                        is_figure "$("$JSON_GET" "$name" <<<"$line")" || status=1
+                done
+                awk -v a="$("$JSON_GET" p50_ours <<<"$line")" -v b="$("$JSON_GET" p99_ours <<<"$line")" \
+                        'BEGIN { exit !(a <= b) }' || status=1
+                [ "$status" = 0 ] || break
+        done <out
+        [ "$status" = 0 ] || echo "$line" >why
+        check "$1: both percentiles of both sides, in their order" "$status" why
+        [ "$2" = some ] || same "$1: of so many cases" "$2" "$n"
+}
+# lines PATTERN...: those of `out` with all of them.
+lines()
+{
+        local pattern text
+        text=$(cat out)
+        for pattern; do
+                text=$(grep -- "$pattern" <<<"$text")
+        done
+        printf '%s\n' "$text"
+}
+
+run_suite put 19
+check_laps put some
+line=$(lines '"case":"single"' '"size":64,')
+same "put: a thousand files of three calls" "<us><3000><0>" "$(fields "$line" unit theirs_calls theirs_faults)"
+same "put: one by one each is asked for" "<1000>" "$(fields "$line" round_trips)"
+line=$(lines '"case":"many"' '"size":64,')
+same "put: many of them are one request" "<1>" "$(fields "$line" round_trips)"
+line=$(lines '"case":"async"' '"size":64,')
+same "put: under way at once, each is one" "<256>" "$(fields "$line" round_trips)"
+
+run_suite create 12
+check_laps create some
+same "create: two calls for each file, new" "<2000>" "$(fields "$(lines '"case":"creat-clo"')" theirs_calls)"
+same "create: and of a name that is taken" "<2000>" "$(fields "$(lines '"case":"creat-clo-again"')" theirs_calls)"
+
+run_suite get 7
+check_laps get 7
+for name in hot any read exists exists-any; do
+        same "get: $name asks nobody" "<0><0>" "$(fields "$(lines "\"case\":\"$name\"")" calls round_trips)"
+done
+same "get: four calls for each file" "<4000>" "$(fields "$(lines '"case":"hot"')" theirs_calls)"
+
+run_suite stat 6
+check_laps stat 6
+same "stat: asks nobody" "<0><0>" "$(fields "$(lines '"case":"stat"')" calls round_trips)"
+for name in 1 2 8 1000; do
+        same "stat: $name threads, as many calls in all" "<20000><0>" \
+                "$(fields "$(lines "\"case\":\"threads-$name\"")" theirs_calls round_trips)"
+done
+
+run_suite handoff 12
+check_laps handoff 12
+status=0
+while IFS= read -r line; do
+        for name in waiter_cpu_ours waiter_cpu_theirs; do
+                is_figure "$("$JSON_GET" "$name" <<<"$line")" || status=1
+        done
+done <out
+check "handoff: what those use that wait is counted" "$status" out
+# A put for each, and of a waiter a question now and then where it maps what it has not mapped yet.
+n=$(fields "$(lines '"case":"eight-file"' '"size":64,')" round_trips | tr -d '<>')
+[ "${n:-0}" -ge 100 ] && [ "$n" -lt 200 ]
+check "handoff: nobody asks in order to wait" $?
+
+run_suite truncate 4
+check_laps truncate 4
+same "truncate: the same size is no call" "<0><0><10000>" \
+        "$(fields "$(lines '"case":"same"')" calls round_trips theirs_calls)"
+
+run_suite delete 4
+check_laps delete 1
+same "delete: one call for each file" "<1000>" "$(fields "$(lines '"case":"single"' '"size":64,')" theirs_calls)"
+
+expect 0 "small objects as a table" "$FOLIOCTL" bench truncate --case same --size 4M --rounds 1
+same "has columns of its own" 1 "$(grep -c '^CASE .* P50 US .* P99 US .* PLAIN IS$' out)"
+same "and a row for each case" 2 "$(grep -c '^same' out)"
+nothing_left "small objects"
 
 expect 0 "two suites, one case of each, as tables" "$FOLIOCTL" bench read batch --case first --size 4M --rounds 1 \
         --backing tmpfs

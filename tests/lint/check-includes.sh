@@ -72,8 +72,8 @@ cd -- "$root"
                 else if (starts(target, "systemd/") && name !~ /^daemon\/(service\/|daemon$|main$)/)
                         complain("systemd belongs to the service, daemon.c and main.c: " target)
                 else if ((target == "pthread.h" || target == "threads.h") && name != "daemon/service/worker" &&
-                         (!starts(name, "client/") || starts(name, "client/ctl/")))
-                        complain("threads belong to worker.c and the client library: " target)
+                         name != "client/ctl/bench-crowd" && (!starts(name, "client/") || starts(name, "client/ctl/")))
+                        complain("threads belong to worker.c, the client library and bench-crowd.c: " target)
                 else if (starts(target, "protobuf-c/") && name != "proto/codec")
                         complain("protobuf belongs to proto/codec.c: " target)
                 else if (target ~ /^(folio|base|proto|daemon|client|include)\//)

@@ -11,12 +11,12 @@ scratch=$(mktemp -d)
 trap 'rm -rf -- "$scratch"' EXIT
 output=$scratch/output
 
-for script in packaging/demo packaging/install-deps tests/run tests/sum-results .ci/run; do
+for script in packaging/demo packaging/install-deps tests/run tests/sum-results tests/bench/peers .ci/run; do
         status=0
         [ -x "$root/$script" ] || status=1
         check "$script can be run" "$status"
 done
-for script in packaging/demo packaging/install-deps packaging/configure tests/run .ci/run; do
+for script in packaging/demo packaging/install-deps packaging/configure tests/run tests/bench/peers .ci/run; do
         status=0
         bash -n "$root/$script" >"$output" 2>&1 || status=$?
         check "$script parses" "$status" "$output"
@@ -80,4 +80,12 @@ status=0
 "$root/tests/run" --fast >"$output" 2>&1 || status=$?
 [ "$status" = 2 ] && status=0 || status=1
 check "tests/run: a wrong argument is told" "$status" "$output"
+# It needs what is not installed for the tests: only that it asks for what it is to measure.
+for arguments in "" "--fast" "$root --only nosuch" "$root --rounds 0" "$root more"; do
+        status=0
+        # shellcheck disable=SC2086 # words are wanted
+        "$root/tests/bench/peers" $arguments >"$output" 2>&1 </dev/null || status=$?
+        [ "$status" = 2 ] && status=0 || status=1
+        check "tests/bench/peers: '${arguments#"$root"}' is told" "$status" "$output"
+done
 finish

@@ -13,10 +13,14 @@
 
 #include "client/ctl/bench-child.h"
 #include "client/ctl/bench-count.h"
+#include "client/ctl/bench-crowd.h"
+#include "client/ctl/bench-folder.h"
+#include "client/ctl/bench-laps.h"
 #include "client/ctl/bench-median.h"
 #include "client/ctl/bench-memory.h"
 #include "client/ctl/bench-plain.h"
 #include "client/ctl/bench-stop.h"
+#include "client/ctl/bench-waiter.h"
 
 #define MIB ((size_t)1 << 20)
 
@@ -272,6 +276,187 @@ static void test_signals_are_kept(void **state)
         (void)state;
 }
 
+/* --- small operations --------------------------------------------------------------------------------------------- */
+
+static void test_laps_of_one_time(void **state)
+{
+        static const uint64_t times_ns[] = { 0,    1,    63,   64,        127,       128,
+                                             129,  255,  256,  1000,      123456,    UINT64_C(1) << 32,
+                                             1u << 31, UINT64_C(1) << 63, UINT64_MAX };
+        static BenchLaps laps;
+
+        for (size_t i = 0; i < sizeof(times_ns) / sizeof(times_ns[0]); i++) {
+                double wanted = (double)times_ns[i], got;
+
+                bench_laps_init(&laps);
+                assert_true(is_near(bench_laps_quantile(&laps, 0.5), 0));
+                bench_laps_add(&laps, times_ns[i]);
+                assert_int_equal(laps.n_laps, 1);
+                got = bench_laps_quantile(&laps, 0.5);
+                assert_true(got >= wanted * 0.98 && got <= wanted * 1.02);
+                assert_true(is_near(got, bench_laps_quantile(&laps, 0)) && is_near(got, bench_laps_quantile(&laps, 1)));
+        }
+        (void)state;
+}
+
+static void test_laps_quantiles(void **state)
+{
+        static BenchLaps laps;
+
+        /* 98 short ones and two long ones: of a hundred the ninety-eighth is short, the ninety-ninth is not. */
+        bench_laps_init(&laps);
+        for (int i = 0; i < 98; i++)
+                bench_laps_add(&laps, 10);
+        bench_laps_add(&laps, 100000);
+        bench_laps_add(&laps, 100000);
+        assert_true(is_near(bench_laps_quantile(&laps, 0.5), 10));
+        assert_true(is_near(bench_laps_quantile(&laps, 0.98), 10));
+        assert_true(bench_laps_quantile(&laps, 0.99) > 98000);
+        /* A full bucket stays full. */
+        laps.counts[10] = UINT32_MAX;
+        bench_laps_add(&laps, 10);
+        assert_int_equal(laps.counts[10], UINT32_MAX);
+        assert_int_equal(laps.n_laps, 100);
+        /* Around nothing at all there is still a lap; with NULL there is none. */
+        bench_laps_init(&laps);
+        bench_laps_begin(&laps);
+        bench_laps_end(&laps);
+        bench_laps_begin(NULL);
+        bench_laps_end(NULL);
+        assert_int_equal(laps.n_laps, 1);
+        assert_true(bench_laps_quantile(&laps, 0.5) > 0);
+        (void)state;
+}
+
+#define N_CROWD 20u
+
+static void note_work(void *argument, unsigned index)
+{
+        atomic_uint *done = argument;
+
+        atomic_fetch_add(&done[index], 1);
+}
+
+static void test_crowds_work_once(void **state)
+{
+        atomic_uint done[N_CROWD] = { 0 };
+        BenchCrowd crowd;
+
+        for (int i = 0; i < 3; i++) {
+                assert_int_equal(bench_crowd_init(&crowd, N_CROWD, note_work, done), 0);
+                for (unsigned k = 0; k < N_CROWD; k++)
+                        assert_int_equal(atomic_load(&done[k]), 0);
+                /* The last time they are sent home. */
+                if (i < 2) {
+                        bench_crowd_run(&crowd);
+                        for (unsigned k = 0; k < N_CROWD; k++)
+                                assert_int_equal(atomic_exchange(&done[k], 0), 1);
+                }
+                bench_crowd_deinit(&crowd);
+        }
+        for (unsigned k = 0; k < N_CROWD; k++)
+                assert_int_equal(atomic_load(&done[k]), 0);
+        (void)state;
+}
+
+/* Pipes, one for each waiter. */
+typedef struct Awaited {
+        int fds[BENCH_WAITERS_MAX][2];
+        int open_error;
+} Awaited;
+
+static int awaited_open(void *argument, unsigned index)
+{
+        const Awaited *awaited = argument;
+
+        return index == BENCH_WAITERS_MAX - 1 ? awaited->open_error : 0;
+}
+
+static int awaited_wait(void *argument, unsigned index, uint32_t kind, uint32_t number, uint64_t *ret_ns)
+{
+        const Awaited *awaited = argument;
+        unsigned char byte;
+
+        if (read(awaited->fds[index][0], &byte, 1) != 1)
+                return -EIO;
+        *ret_ns = bench_now_ns();
+        /* Kind 1 wants the number. */
+        return kind == 1 && byte != number ? -EILSEQ : 0;
+}
+
+static void test_waiters(void **state)
+{
+        Awaited awaited = { 0 };
+        const BenchWaiting waiting = { .open = awaited_open, .wait = awaited_wait, .argument = &awaited };
+        BenchWaiters waiters;
+        BenchWaited waited;
+
+        for (unsigned i = 0; i < BENCH_WAITERS_MAX; i++)
+                assert_int_equal(pipe2(awaited.fds[i], O_CLOEXEC), 0);
+        assert_int_equal(bench_waiters_init(&waiters, BENCH_WAITERS_MAX, &waiting), 0);
+        for (unsigned char number = 1; number < 5; number++) {
+                uint64_t begun_ns = bench_now_ns();
+
+                assert_int_equal(bench_waiters_expect(&waiters, 1, number), 0);
+                for (unsigned i = 0; i < BENCH_WAITERS_MAX; i++)
+                        assert_int_equal(write(awaited.fds[i][1], &number, 1), 1);
+                assert_int_equal(bench_waiters_collect(&waiters, &waited), 0);
+                assert_true(waited.first_ns >= begun_ns && waited.last_ns >= waited.first_ns);
+                assert_true(waited.last_ns <= bench_now_ns());
+                assert_true(waited.cpu_ns > 0);
+        }
+        /* One that gets something else says so. */
+        assert_int_equal(bench_waiters_expect(&waiters, 1, 7), 0);
+        for (unsigned i = 0; i < BENCH_WAITERS_MAX; i++)
+                assert_int_equal(write(awaited.fds[i][1], i == 3 ? "\x01" : "\x07", 1), 1);
+        assert_int_equal(bench_waiters_collect(&waiters, &waited), -EILSEQ);
+        bench_waiters_deinit(&waiters);
+
+        awaited.open_error = -EMFILE;
+        assert_int_equal(bench_waiters_init(&waiters, BENCH_WAITERS_MAX, &waiting), -EMFILE);
+        bench_waiters_deinit(&waiters);
+        bench_waiters_deinit(&waiters);
+        for (unsigned i = 0; i < BENCH_WAITERS_MAX; i++) {
+                (void)close(awaited.fds[i][0]);
+                (void)close(awaited.fds[i][1]);
+        }
+        (void)state;
+}
+
+/* In a mount, and in a directory that is made where there is none; nothing is left. */
+static void test_folders(void **state)
+{
+        BenchPlain plain = { .mount_fds = { -1, -1 } };
+        BenchFolder folder = BENCH_FOLDER_NULL;
+        char path[sizeof(folder.path)];
+        struct stat status;
+
+        for (int i = 0; i < 2; i++) {
+                int r;
+
+                if (i == 0)
+                        bench_plain_init(&plain);
+                r = bench_folder_init(&folder, &plain, BENCH_PAGES_4K);
+                strcpy(path, folder.path);
+                if (r == 0) {
+                        assert_int_equal(bench_folder_put(&folder, "a", "bytes", 5), 0);
+                        assert_int_equal(bench_folder_put(&folder, "a", "bytes", 5), -EEXIST);
+                        assert_int_equal(fstatat(folder.fd, "a", &status, 0), 0);
+                        assert_int_equal(status.st_size, 5);
+                        assert_int_equal(bench_folder_remove(&folder, "a"), 0);
+                        assert_int_equal(bench_folder_remove(&folder, "a"), -ENOENT);
+                }
+                bench_folder_deinit(&folder);
+                bench_folder_deinit(&folder);
+                assert_int_equal(folder.fd, -1);
+                if (i == 0)
+                        bench_plain_deinit(&plain);
+                else if (r == 0)
+                        assert_true(*path && stat(path, &status) < 0 && errno == ENOENT);
+        }
+        (void)state;
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -283,6 +468,11 @@ int main(void)
                 UNIT_TEST(test_faults_are_counted),
                 UNIT_TEST(test_children_report),
                 UNIT_TEST(test_signals_are_kept),
+                UNIT_TEST(test_laps_of_one_time),
+                UNIT_TEST(test_laps_quantiles),
+                UNIT_TEST(test_crowds_work_once),
+                UNIT_TEST(test_waiters),
+                UNIT_TEST(test_folders),
         };
 
         return cmocka_run_group_tests_name("ctl-bench", tests, NULL, NULL);

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The suite `delete`: names are taken away, of objects of 64 bytes one by one (single) and in one call (many), and of
+ * one large object; measured is the time until the caller goes on. Against unlink() of files that nobody has open.
+ */
+#include "client/ctl/bench-many.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define SMALL_BYTES 64u
+#define N_SMALL 1000u
+
+enum { KIND_SMALL, KIND_LARGE };
+
+typedef struct Deleting {
+        BenchArea source;
+        BenchFolder folder;
+        BenchMany many;
+        struct folio_delete_item items[N_SMALL];
+} Deleting;
+
+static int delete_ours(BenchRun *run)
+{
+        Deleting *deleting = run->bench->state;
+        int r = 0;
+
+        for (size_t i = 0; r == 0 && i < deleting->many.n; i++) {
+                bench_laps_begin(run->laps);
+                r = folio_delete(run->bench->ctl->client, deleting->many.names[i], 0);
+                bench_laps_end(run->laps);
+        }
+        return bench_check_store(run, r);
+}
+
+static int many_ours(BenchRun *run)
+{
+        Deleting *deleting = run->bench->state;
+        int r = folio_delete_many(run->bench->ctl->client, deleting->items, deleting->many.n);
+
+        for (size_t i = 0; r > 0 && i < deleting->many.n; i++)
+                if (deleting->items[i].error < 0)
+                        r = deleting->items[i].error;
+        return bench_check_store(run, r);
+}
+
+static int unlink_theirs(BenchRun *run)
+{
+        Deleting *deleting = run->bench->state;
+        int r = 0;
+
+        for (size_t i = 0; r == 0 && i < deleting->many.n; i++) {
+                bench_laps_begin(run->laps);
+                r = bench_folder_remove(&deleting->folder, deleting->many.files[i]);
+                bench_laps_end(run->laps);
+                run->bench->n_plain_calls++;
+        }
+        return bench_check_plain(run, r);
+}
+
+/* --- before and after --------------------------------------------------------------------------------------------- */
+
+static int make_ours(BenchRun *run)
+{
+        Deleting *deleting = run->bench->state;
+
+        return bench_many_put(run, &deleting->many, deleting->source.address, run->size_bytes);
+}
+
+/* What the work has left; and what it has freed is free. */
+static int drop_ours(BenchRun *run)
+{
+        Deleting *deleting = run->bench->state;
+
+        bench_many_delete(run->bench, &deleting->many);
+        return CTL_OK;
+}
+
+static int make_theirs(BenchRun *run)
+{
+        Deleting *deleting = run->bench->state;
+
+        return bench_many_write(run, &deleting->many, &deleting->folder, deleting->source.address, run->size_bytes);
+}
+
+static int drop_theirs(BenchRun *run)
+{
+        Deleting *deleting = run->bench->state;
+
+        bench_many_unlink(&deleting->many, &deleting->folder);
+        return CTL_OK;
+}
+
+static int delete_teardown(BenchRun *run)
+{
+        Deleting *deleting = run->bench->state;
+
+        (void)drop_ours(run);
+        (void)drop_theirs(run);
+        bench_many_deinit(&deleting->many);
+        bench_folder_deinit(&deleting->folder);
+        return CTL_OK;
+}
+
+static int delete_setup(BenchRun *run)
+{
+        Bench *bench = run->bench;
+        Deleting *deleting = bench->state;
+        bool is_large = run->c->kind == KIND_LARGE;
+        int r;
+
+        if (!bench_store_has(&bench->store, run->c->pages) || !bench_plain_has(&bench->plain, run->c->theirs_pages))
+                return BENCH_LEFT_OUT;
+        if (bench_many_init(&deleting->many, &bench->store, run->c->pages, "delete", is_large ? 1 : N_SMALL) < 0)
+                return ctl_out_of_memory(bench->ctl);
+        r = bench_folder_init(&deleting->folder, &bench->plain, run->c->theirs_pages);
+        for (size_t i = 0; i < deleting->many.n; i++)
+                deleting->items[i] = (struct folio_delete_item){ .name = deleting->many.names[i] };
+        run->size_bytes = is_large ? bench->size_bytes : SMALL_BYTES;
+        run->n_units = deleting->many.n;
+        snprintf(run->what, sizeof(run->what), "unlink of a tmpfs file, %s pages",
+                 run->c->theirs_pages == BENCH_PAGES_2M ? "2 MiB" : "4 KiB");
+        if (r < 0)
+                (void)delete_teardown(run);
+        return bench_check_plain(run, r);
+}
+
+/* --- the suite ---------------------------------------------------------------------------------------------------- */
+
+static int suite_open(Bench *bench)
+{
+        Deleting *deleting = calloc(1, sizeof(*deleting));
+        int r;
+
+        if (!deleting)
+                return ctl_out_of_memory(bench->ctl);
+        deleting->folder = (BenchFolder)BENCH_FOLDER_NULL;
+        bench->state = deleting;
+        r = bench_area_init(&deleting->source, (size_t)bench->size_bytes);
+        if (r < 0)
+                return ctl_complain(bench->ctl, "no memory to put from: %s", strerror(-r));
+        return CTL_OK;
+}
+
+static void suite_close(Bench *bench)
+{
+        Deleting *deleting = bench->state;
+
+        if (!deleting)
+                return;
+        bench_area_deinit(&deleting->source);
+        free(deleting);
+        bench->state = NULL;
+}
+
+static uint64_t suite_store_bytes(const Bench *bench)
+{
+        return bench->size_bytes + ((uint64_t)16 << 20);
+}
+
+static uint64_t suite_other_bytes(const Bench *bench)
+{
+        return 2 * bench->size_bytes + ((uint64_t)16 << 20);
+}
+
+#define COMMON(case_name, case_kind, page_kind, step)                                                                  \
+        .name = case_name, .kind = case_kind, .pages = page_kind, .theirs_pages = page_kind, .setup = delete_setup,    \
+        .teardown = delete_teardown, .prepare = make_ours, .ours = step, .clean = drop_ours,                           \
+        .prepare_theirs = make_theirs, .theirs = unlink_theirs, .clean_theirs = drop_theirs, .unit = BENCH_UNIT_US
+#define LARGE(page_kind)                                                                                               \
+        {                                                                                                              \
+                COMMON("single", KIND_LARGE, page_kind, delete_ours)                                                   \
+        }
+
+static const BenchCase cases[] = {
+        { COMMON("single", KIND_SMALL, BENCH_PAGES_4K, delete_ours), .has_laps = true },
+        { COMMON("many", KIND_SMALL, BENCH_PAGES_4K, many_ours) },
+        LARGE(BENCH_PAGES_4K),
+        LARGE(BENCH_PAGES_2M),
+};
+
+const BenchSuite bench_suite_delete = {
+        .name = "delete",
+        .summary = "until the caller goes on: small ones, one by one (single) and in one call (many), and a large one",
+        .cases = cases,
+        .n_cases = sizeof(cases) / sizeof(cases[0]),
+        .store_bytes = suite_store_bytes,
+        .other_bytes = suite_other_bytes,
+        .open = suite_open,
+        .close = suite_close,
+};
