@@ -2,7 +2,8 @@
 /*
  * A request is decoded into the dispatch's one decoder, whose contents live until the next message; so a request about
  * objects takes its items along, into one block with its operations. Everything is answered through one scratch
- * reply: the loop is one thread, and a reply is on its way, or copied, before the next is made.
+ * reply: the loop is one thread, and a reply is on its way, or copied, before the next is made. A request that takes
+ * longer than its peer's turn is cut between two items, and goes on in a later turn.
  *
  * A reply to 256 items without sentences always fits into a packet; sentences are added as far as there is room.
  */
@@ -30,7 +31,8 @@ typedef struct Request {
         uint64_t id;                 /* 0: no answer */
         ProtoVerb verb;
         size_t n_items;
-        size_t n_pending;            /* operations, and one while they are being submitted */
+        size_t n_begun;              /* items; the others wait for a later turn */
+        size_t n_pending;            /* operations that have not ended, and one until all are begun */
         ProtoItem *items;
         StoreOp ops[];
 } Request;
@@ -244,27 +246,49 @@ static Request *request_new(Dispatch *dispatch, Peer *peer, const ProtoRequest *
         return request;
 }
 
+static void refuse_item(Request *request, StoreOp *op, Status status, const char *detail)
+{
+        op->status = status;
+        op->detail = strdup(detail); /* without memory for it, an answer without a sentence */
+        finish_item(request);
+}
+
+static void begin_item(Request *request, StoreOp *op)
+{
+        const char *fault = shape_find_item_fault(request->verb, op->item);
+
+        if (!peer_get_session(request->peer))
+                refuse_item(request, op, STATUS_CANCELLED, "the connection has ended");
+        else if (fault)
+                refuse_item(request, op, STATUS_INVALID, fault);
+        else
+                store_submit(request->dispatch->config.store, op);
+}
+
+/* The items that have not been begun, as many as the peer's turn has room for, one at least; then it is put off. */
+static void begin_items(void *userdata)
+{
+        Request *request = userdata;
+        Peer *peer = request->peer;
+
+        while (request->n_begun < request->n_items) {
+                begin_item(request, &request->ops[request->n_begun++]);
+                if (request->n_begun < request->n_items && peer_get_session(peer) && peer_turn_is_over(peer)) {
+                        peer_put_off(peer, begin_items, request);
+                        return;
+                }
+        }
+        finish_item(request);
+}
+
 static void start_object_request(Dispatch *dispatch, Peer *peer, const ProtoRequest *from)
 {
         Request *request = request_new(dispatch, peer, from);
 
-        if (!request) {
-                if (from->id != 0)
-                        send_status(dispatch, peer, from, STATUS_INTERNAL, "foliod has no memory for the request");
-                return;
-        }
-        for (size_t i = 0; i < request->n_items; i++) {
-                const char *fault = shape_find_item_fault(request->verb, &request->items[i]);
-
-                if (!fault) {
-                        store_submit(dispatch->config.store, &request->ops[i]);
-                        continue;
-                }
-                request->ops[i].status = STATUS_INVALID;
-                request->ops[i].detail = strdup(fault); /* without memory for it, an answer without a sentence */
-                finish_item(request);
-        }
-        finish_item(request);
+        if (request)
+                begin_items(request);
+        else if (from->id != 0)
+                send_status(dispatch, peer, from, STATUS_INTERNAL, "foliod has no memory for the request");
 }
 
 /* --- HELLO -------------------------------------------------------------------------------------------------------- */

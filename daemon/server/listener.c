@@ -78,6 +78,7 @@ struct Listener {
         LogLimit log_limit;
         unsigned fds_in_flight_max;
         int fds_for_all;             /* descriptors from this number on are for administrators */
+        int fds_for_refused;         /* and from this one on nobody who is refused is kept */
         List connections;
         size_t n_connections;
         List refused;
@@ -191,7 +192,9 @@ static void keep_refused(Listener *listener, int consume_fd)
         struct timeval timeout = { .tv_usec = REFUSED_MS * 1000 };
         Refused *refused;
 
-        if (listener->n_refused_kept >= REFUSED_MAX || !(refused = calloc(1, sizeof(*refused)))) {
+        /* Nor with descriptors that administrators will want. */
+        if (listener->n_refused_kept >= REFUSED_MAX || consume_fd >= listener->fds_for_refused ||
+            !(refused = calloc(1, sizeof(*refused)))) {
                 (void)close_fd(consume_fd);
                 return;
         }
@@ -458,11 +461,12 @@ static void choose_fd_limits(Listener *listener)
         struct rlimit limit;
 
         listener->fds_in_flight_max = FDS_IN_FLIGHT_MIN;
-        listener->fds_for_all = INT_MAX;
+        listener->fds_for_all = listener->fds_for_refused = INT_MAX;
         if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
                 return;
         listener->fds_in_flight_max = (unsigned)CLAMP(limit.rlim_cur / 16, FDS_IN_FLIGHT_MIN, FDS_IN_FLIGHT_MAX);
         listener->fds_for_all = (int)MIN(limit.rlim_cur - limit.rlim_cur / 8, INT_MAX);
+        listener->fds_for_refused = (int)MIN(limit.rlim_cur - limit.rlim_cur / 16, INT_MAX);
 }
 
 static int open_socket(Listener *listener, char **ret_message)

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reading goes in turns of at most PEER_PACKETS_PER_TURN packets, and no new one after PEER_TURN_NS, so that one client cannot keep the loop to itself. It
- * pauses while too many replies wait for the client to read them, or too many requests are under way.
+ * Reading goes in turns of at most PEER_PACKETS_PER_TURN packets and PEER_TURN_NS, so that one client cannot keep the
+ * loop to itself. A packet that takes longer is put off in the middle, and its rest has a turn of its own each time,
+ * behind whoever is ready; nothing is read meanwhile, so nothing overtakes it. Reading also pauses while too many
+ * replies wait for the client to read them, or too many requests are under way.
  *
  * Sending is direct while nothing waits; else in order through a queue, whose descriptors are duplicates. Two things
  * hold a message back although the socket has room: descriptors that the client has been sent and has not picked up
@@ -12,7 +14,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <linux/sockios.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -27,6 +28,7 @@
 
 #include "base/cleanup.h"
 #include "base/list.h"
+#include "daemon/server/outgoing.h"
 #include "daemon/service/log.h"
 #include "proto/channel.h"
 
@@ -37,14 +39,6 @@
 #define FAILURE_LINES_PER_S 2
 /* A client in a debugger may leave this many descriptors unread for as long as it likes. */
 #define FDS_UNREAD_FOR_EVER_MAX 16
-
-typedef struct Outgoing {
-        List link;
-        size_t n_bytes;
-        size_t n_fds;
-        int *fds;                    /* ours; behind the bytes */
-        uint8_t bytes[];
-} Outgoing;
 
 struct Peer {
         unsigned n_references;
@@ -65,6 +59,10 @@ struct Peer {
         size_t n_requests;
         size_t n_request_bytes;
         unsigned retry_ms;
+        uint64_t turn_until_ns;      /* of the turn it has, or had last */
+        void (*rest)(void *userdata); /* of a message, put off; NULL: there is none */
+        void *rest_userdata;
+        struct event *resume;        /* for the rest */
         struct event *readable;
         struct event *writable;
         struct event *retry;
@@ -85,38 +83,6 @@ static uint64_t monotonic_ns(void)
         if (clock_gettime(CLOCK_MONOTONIC, &now) < 0)
                 return 0;
         return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
-}
-
-static void outgoing_free(Outgoing *outgoing)
-{
-        for (size_t i = 0; i < outgoing->n_fds; i++)
-                (void)close_fd(outgoing->fds[i]);
-        free(outgoing);
-}
-
-DEFINE_CLEANUP(Outgoing *, cleanup_outgoing, outgoing_free)
-
-static int outgoing_new(const void *bytes, size_t n_bytes, const int *fds, size_t n_fds, Outgoing **ret)
-{
-        size_t n_aligned = ALIGN_UP(n_bytes, sizeof(int));
-        _cleanup_(cleanup_outgoing) Outgoing *outgoing = malloc(sizeof(*outgoing) + n_aligned + n_fds * sizeof(int));
-
-        if (!outgoing)
-                return -ENOMEM;
-        list_init(&outgoing->link);
-        outgoing->n_bytes = n_bytes;
-        outgoing->n_fds = 0;
-        outgoing->fds = (int *)(void *)(outgoing->bytes + n_aligned);
-        memcpy(outgoing->bytes, bytes, n_bytes);
-        for (; outgoing->n_fds < n_fds; outgoing->n_fds++) {
-                int fd = fcntl(fds[outgoing->n_fds], F_DUPFD_CLOEXEC, 3);
-
-                if (fd < 0)
-                        return -errno;
-                outgoing->fds[outgoing->n_fds] = fd;
-        }
-        *ret = steal_ptr(&outgoing);
-        return 0;
 }
 
 /* --- the end ------------------------------------------------------------------------------------------------------ */
@@ -158,6 +124,16 @@ static void free_events(Peer *peer)
         free_event(&peer->retry);
         free_event(&peer->stall);
         free_event(&peer->closing);
+        free_event(&peer->resume);
+}
+
+static void carry_on(Peer *peer)
+{
+        void (*rest)(void *userdata) = peer->rest;
+
+        peer->rest = NULL;
+        if (rest)
+                rest(peer->rest_userdata);
 }
 
 void peer_close(Peer *peer)
@@ -174,6 +150,7 @@ void peer_close(Peer *peer)
         peer->fd = close_fd(peer->fd);
         if (session)
                 session_close(session);
+        carry_on(peer); /* to its end: nothing can be begun any more */
         log_debug("client %s, pid %d, uid %u, is gone: %s", peer->comm, (int)peer->config.cred.pid,
                   (unsigned)peer->config.cred.uid, peer->end_reason ? peer->end_reason : "foliod ends it");
         peer->config.on_hangup(peer, peer->config.hangup_userdata);
@@ -253,7 +230,7 @@ static bool is_throttled(const Peer *peer)
 
 static bool may_read(const Peer *peer)
 {
-        return !peer->is_dying && !peer->is_finishing && !is_throttled(peer) &&
+        return !peer->is_dying && !peer->is_finishing && !peer->rest && !is_throttled(peer) &&
                peer->n_request_bytes < PEER_REQUEST_BYTES_MAX;
 }
 
@@ -316,17 +293,43 @@ static void read_packet(Peer *peer, bool *ret_more)
 static void on_readable(evutil_socket_t fd, short what, void *userdata)
 {
         Peer *peer = peer_ref(userdata);
-        uint64_t until_ns = monotonic_ns() + PEER_TURN_NS;
         bool more = true;
 
+        peer->turn_until_ns = peer->config.now_ns() + PEER_TURN_NS;
         for (unsigned i = 0; i < PEER_PACKETS_PER_TURN && more && peer->fd >= 0 && may_read(peer); i++) {
                 read_packet(peer, &more);
-                /* A packet can hold 256 items, each a microsecond or three. */
-                if (monotonic_ns() > until_ns)
+                if (peer_turn_is_over(peer))
                         break;
         }
         update_reading(peer);
         peer_unref(peer);
+}
+
+static void on_resume(evutil_socket_t fd, short what, void *userdata)
+{
+        Peer *peer = peer_ref(userdata);
+
+        peer->turn_until_ns = peer->config.now_ns() + PEER_TURN_NS;
+        carry_on(peer);
+        update_reading(peer);
+        peer_unref(peer);
+}
+
+bool peer_turn_is_over(const Peer *peer)
+{
+        return peer->config.now_ns() > peer->turn_until_ns;
+}
+
+void peer_put_off(Peer *peer, void (*rest)(void *userdata), void *userdata)
+{
+        /* A timer, not event_active(): the loop looks at all others before it runs. */
+        static const struct timeval at_once = { 0, 0 };
+
+        assert(!peer->rest && peer->fd >= 0);
+        peer->rest = rest;
+        peer->rest_userdata = userdata;
+        if (event_add(peer->resume, &at_once) < 0)
+                die(peer, no_timer);
 }
 
 void peer_begin_request(Peer *peer, size_t n_bytes)
@@ -509,7 +512,8 @@ static int make_events(Peer *peer)
         peer->retry = event_new(base, -1, 0, on_retry, peer);
         peer->stall = event_new(base, -1, 0, on_stall, peer);
         peer->closing = event_new(base, -1, 0, on_closing, peer);
-        if (!peer->readable || !peer->writable || !peer->retry || !peer->stall || !peer->closing)
+        peer->resume = event_new(base, -1, 0, on_resume, peer);
+        if (!peer->resume || !peer->readable || !peer->writable || !peer->retry || !peer->stall || !peer->closing)
                 return -ENOMEM;
         return event_add(peer->readable, NULL) < 0 ? -ENOMEM : 0;
 }
@@ -524,6 +528,7 @@ int peer_new(const PeerConfig *config, int consume_fd, Peer **ret)
         peer->n_references = 1;
         peer->fd = consume_fd;
         peer->config = *config;
+        peer->config.now_ns = config->now_ns ? config->now_ns : monotonic_ns;
         peer->config.stall_s = config->stall_s > 0 ? config->stall_s : PEER_STALL_S;
         peer->config.fds_in_flight_max = MAX(config->fds_in_flight_max, 1);
         peer->config.cred.groups = NULL;

@@ -39,6 +39,7 @@ typedef struct PeerConfig {
         uint64_t connected_ns;
         unsigned stall_s;            /* 0: PEER_STALL_S */
         unsigned fds_in_flight_max;  /* more only one message at a time */
+        uint64_t (*now_ns)(void);    /* what turns go by; NULL: CLOCK_MONOTONIC; a test passes its own */
         /* A message has come; it lies there until on_message() returns. May do anything but peer_close(). */
         void (*on_message)(Peer *peer, const void *bytes, size_t n_bytes, void *userdata);
         void *message_userdata;
@@ -67,6 +68,14 @@ void peer_send(Peer *peer, const void *bytes, size_t n_bytes, const int *fds, si
 /* A request that takes so much memory is under way, and holds a reference; each begin needs its end. */
 void peer_begin_request(Peer *peer, size_t n_bytes);
 void peer_end_request(Peer *peer, size_t n_bytes);
+
+/*
+ * A message that takes long is cut: once the turn is over, @rest is called in a later turn of the loop, and may do the
+ * same again. Until then nothing is read from the client. Where the connection ends first it is called then, with no
+ * session set, to come to an end without one.
+ */
+bool peer_turn_is_over(const Peer *peer);
+void peer_put_off(Peer *peer, void (*rest)(void *userdata), void *userdata);
 
 /* For what went wrong inside and is no fault of the peer's: one line, not too many of them. */
 void peer_log_failure(Peer *peer, const char *what, const char *detail);

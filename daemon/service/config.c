@@ -547,11 +547,6 @@ char *config_print(const Config *config)
         return text;
 }
 
-bool config_parse_size(const char *text, uint64_t *ret)
-{
-        return value_parse_size(text, ret);
-}
-
 uint64_t config_default_pool(uint64_t budget_bytes)
 {
         return MIN(budget_bytes / 16, 256 * MIB);

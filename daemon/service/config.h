@@ -82,9 +82,6 @@ int config_read_stream(Config *config, const char *name, FILE *stream, char **re
 /* @config as a file of settings that says the same. NULL: no memory. */
 char *config_print(const Config *config);
 
-/* "64M", "1.5G", "4096", with K M G T of 1024 each; false: not a size. */
-bool config_parse_size(const char *text, uint64_t *ret);
-
 /* Half of memory, or 80 % of the cgroup's limit, whichever is less. */
 uint64_t config_default_budget(const char *host_root);
 

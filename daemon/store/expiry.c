@@ -4,14 +4,14 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <stdlib.h>
 
 #include "base/macro.h"
+#include "daemon/memory/array.h"
 
 void expiry_deinit(Expiry *expiry)
 {
         assert(expiry->n_entries == 0 && expiry->n_reserved == 0);
-        free(expiry->entries);
+        array_free(expiry->entries, expiry->n_room, sizeof(*expiry->entries));
         *expiry = (Expiry)EXPIRY_NULL;
 }
 
@@ -23,7 +23,7 @@ int expiry_reserve(Expiry *expiry)
 
                 if (n_room >= OBJECT_NOT_PLACED)
                         return -ENOMEM;
-                entries = realloc(expiry->entries, n_room * sizeof(*entries));
+                entries = array_grow(expiry->entries, expiry->n_room, n_room, sizeof(*entries));
                 if (!entries)
                         return -ENOMEM;
                 expiry->entries = entries;

@@ -55,6 +55,11 @@ void index_heap_give(IndexHeap *heap, uint32_t block, size_t n_bytes)
         uint64_t link = heap->first_free[class];
 
         assert(block > 0 && block < heap->n_units_touched);
+        /*
+         * For readers: the record that does not name the block any more was stored before whatever is stored in it from
+         * now on. The end of a sequence lets later stores pass it.
+         */
+        atomic_thread_fence(memory_order_release);
         /* Relaxed words, as all that a reader may be copying at this moment. */
         seqlock_copy_in(index_heap_at(heap, block), &link, 1);
         heap->first_free[class] = block;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "base/macro.h"
+#include "daemon/memory/array.h"
 #include "proto/seqlock.h"
 
 uint32_t index_table_plan_buckets(uint32_t n_slots_max)
@@ -22,14 +23,14 @@ uint32_t index_table_plan_overflow(uint32_t n_slots_max)
 
 int index_table_init(IndexTable *table, uint32_t n_overflow_max)
 {
-        /* Zeroed by the kernel where it is large: untouched parts take no memory. */
-        table->overflow_links = calloc(n_overflow_max, sizeof(*table->overflow_links));
+        table->n_overflow_links = n_overflow_max;
+        table->overflow_links = array_new(n_overflow_max, sizeof(*table->overflow_links));
         return table->overflow_links ? 0 : -ENOMEM;
 }
 
 void index_table_deinit(IndexTable *table)
 {
-        free(table->overflow_links);
+        array_free(table->overflow_links, table->n_overflow_links, sizeof(*table->overflow_links));
         table->overflow_links = NULL;
 }
 

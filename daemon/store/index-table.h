@@ -22,6 +22,7 @@ typedef struct IndexTable {
         LayoutBucket *buckets;
         LayoutBucket *overflow;
         const LayoutSlot *slots;
+        size_t n_overflow_links;
         uint32_t *overflow_links;    /* of free overflow buckets: the next + 1; private memory */
         uint32_t first_free_overflow; /* + 1 */
         uint32_t n_overflow_touched;

@@ -20,6 +20,7 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/macro.h"
+#include "daemon/memory/array.h"
 #include "daemon/store/index-heap.h"
 #include "daemon/store/index-pieces.h"
 #include "daemon/store/index-table.h"
@@ -43,6 +44,7 @@ struct Index {
         LayoutGrave *graves;
         LayoutEvent *events;
         IndexHeap heap;
+        size_t n_slot_links;
         uint32_t *slot_links;        /* of free slots: the next + 1 */
         uint32_t first_free_slot;    /* + 1 */
         uint64_t n_graves_written;
@@ -177,8 +179,8 @@ int index_new(const IndexConfig *config, Index **ret)
         index = calloc(1, sizeof(*index));
         if (!index)
                 return -ENOMEM;
-        /* Zeroed by the kernel where it is large: untouched parts take no memory. */
-        index->slot_links = calloc(plan.n_slots_max, sizeof(*index->slot_links));
+        index->n_slot_links = plan.n_slots_max;
+        index->slot_links = array_new(index->n_slot_links, sizeof(*index->slot_links));
         if (!index->slot_links)
                 return -ENOMEM;
         r = index_table_init(&index->table, plan.n_overflow_max);
@@ -214,7 +216,7 @@ void index_free(Index *index)
         if (index->region)
                 region_unref(index->region);
         index_table_deinit(&index->table);
-        free(index->slot_links);
+        array_free(index->slot_links, index->n_slot_links, sizeof(*index->slot_links));
         free(index);
 }
 

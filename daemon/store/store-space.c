@@ -13,6 +13,7 @@
 #include <sys/random.h>
 
 #include "base/cleanup.h"
+#include "daemon/memory/array.h"
 
 #define TABLES_LOOKED_AT_MAX 16u
 
@@ -37,7 +38,7 @@ static void free_tables(Space *space)
 {
         index_free(steal_ptr(&space->index));
         packed_free(steal_ptr(&space->packed));
-        free(steal_ptr(&space->objects));
+        array_free(steal_ptr(&space->objects), space->ns.objects_max, sizeof(*space->objects));
 }
 
 static void free_space(Space *space)
@@ -112,7 +113,7 @@ static int fill_space(Store *store, Space *space)
         /* So that nobody can choose keys that fall into one bucket. */
         if (getrandom(&config.hash_seed, sizeof(config.hash_seed), 0) != sizeof(config.hash_seed))
                 return -EIO;
-        space->objects = calloc(space->ns.objects_max, sizeof(*space->objects));
+        space->objects = array_new(space->ns.objects_max, sizeof(*space->objects));
         if (!space->objects)
                 return -ENOMEM;
         r = packed_new(&space->packed);

@@ -361,7 +361,7 @@ void store_each_fact(Store *store, void (*each)(void *userdata, const char *name
         number(&facts, "namespaces.count", store->n_spaces);
         each(userdata, "huge.policy", 0, policies[store->config.huge]);
         each(userdata, "packed.protection", 0,
-             store->packed_backend->capabilities & BACKEND_SEALABLE ? "kernel" : "mode");
+             store->packed_backend->capabilities & BACKEND_SEALABLE ? "seals" : "mode");
         backend_facts(&facts, "backend.memfd", store->memfd, "");
         backend_facts(&facts, "backend.tmpfs", store->tmpfs, store->tmpfs_error);
 }

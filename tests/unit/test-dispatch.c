@@ -39,23 +39,35 @@ static Fixture f;
 
 static void on_hangup(Peer *peer, void *userdata)
 {
-        f.peer = NULL;
+        if (f.peer == peer)
+                f.peer = NULL;
         peer_unref(peer);
 }
 
-static void connect_client(void)
+static void connect_client_by(uint64_t (*now_ns)(void))
 {
         gid_t groups[2] = { 8, 9 };
         PeerConfig config = {
                 .base = f.base, .cred = { .uid = 5, .pid = 6, .n_groups = 2, .groups = groups }, .comm = "tester",
                 .fds_in_flight_max = 500, .on_message = dispatch_message, .message_userdata = f.dispatch,
-                .on_hangup = on_hangup,
+                .on_hangup = on_hangup, .now_ns = now_ns,
         };
         int sockets[2];
 
         assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, sockets), 0);
         f.client = sockets[0];
         assert_int_equal(peer_new(&config, sockets[1], &f.peer), 0);
+}
+
+/* A machine so fast that no turn is ever over. */
+static uint64_t still_clock(void)
+{
+        return 1;
+}
+
+static void connect_client(void)
+{
+        connect_client_by(still_clock);
 }
 
 static void disconnect_client(void)
@@ -373,6 +385,160 @@ static void test_hangup_with_operations_under_way(void **state)
                 fake_end(i);
 }
 
+/* --- messages that are longer than a turn -------------------------------------------------------------------------- */
+
+static uint64_t fake_now_ns;
+
+static uint64_t fake_clock(void)
+{
+        return fake_now_ns;
+}
+
+/* Each operation takes so long that a turn has room for three. */
+static void fill_slowly(StoreOp *op)
+{
+        fill_by_key(op);
+        fake_now_ns += PEER_TURN_NS * 2 / 5;
+}
+
+/* One pass of the loop: what is ready, and what was put off before. */
+static void one_turn(void)
+{
+        assert_true(event_base_loop(f.base, EVLOOP_ONCE | EVLOOP_NONBLOCK) >= 0);
+}
+
+static void send_only(int fd, const ProtoRequest *request)
+{
+        size_t n_bytes;
+
+        assert_true(proto_encode_request(request, f.bytes, &n_bytes));
+        assert_int_equal(channel_send(fd, f.bytes, n_bytes, NULL, 0), CHANNEL_OK);
+}
+
+static void start_slow_client(void)
+{
+        disconnect_client();
+        fake_now_ns = 1;
+        connect_client_by(fake_clock);
+        hello();
+        fake.fill = fill_slowly;
+}
+
+static void test_a_message_is_cut(void **state)
+{
+        enum { N = 100 };
+        ProtoItem items[N];
+        char keys[N][8];
+        ProtoRequest request = { .id = 9, .verb = VERB_PUT, .n_items = N, .items = items };
+        ProtoRequest ping = { .id = 10, .verb = VERB_PING };
+        ProtoReply reply;
+        size_t n_before = 0;
+        int other, first;
+        Peer *first_peer;
+
+        make_items(items, keys, N);
+        start_slow_client();
+        first = f.client;
+        first_peer = f.peer;
+        connect_client();
+        hello();
+        other = f.client;
+        /* The long one, and behind it a short one, which must not overtake it. */
+        send_only(first, &request);
+        send_only(first, &ping);
+        for (unsigned i = 0; fake.n_submitted < N; i++) {
+                assert_true(i < N);
+                send_only(other, &ping);
+                one_turn();
+                assert_in_range(fake.n_submitted - n_before, 1, 3);
+                n_before = fake.n_submitted;
+                /* Whoever else is there is answered in the same turn, and the first one not before all of it is done. */
+                f.client = other;
+                assert_true(receive_reply(&reply));
+                assert_int_equal(reply.id, 10);
+                f.client = first;
+                assert_int_equal(receive_reply(&reply), fake.n_submitted == N);
+        }
+        assert_int_equal(reply.id, 9);
+        assert_int_equal(reply.n_items, N);
+        for (size_t i = 0; i < N; i++) {
+                assert_int_equal(reply.items[i].status, i % 3 == 1 ? STATUS_EXISTS : STATUS_OK);
+                assert_int_equal(reply.items[i].slot, i % 3 == 1 ? 0 : i);
+        }
+        turn();
+        assert_true(receive_reply(&reply));
+        assert_int_equal(reply.id, 10);
+        peer_close(f.peer);
+        close(other);
+        f.peer = first_peer;
+}
+
+static void test_hangup_between_two_slices(void **state)
+{
+        ProtoItem items[20];
+        char keys[20][8];
+        ProtoRequest request = { .id = 9, .verb = VERB_PUT, .n_items = 20, .items = items };
+        size_t n;
+
+        make_items(items, keys, 20);
+        start_slow_client();
+        send_only(f.client, &request);
+        one_turn();
+        n = fake.n_submitted;
+        assert_in_range(n, 1, 3);
+        /* What was sent whole is carried out whole, though its sender has gone. */
+        close(f.client);
+        f.client = -1;
+        one_turn();
+        assert_true(fake.n_submitted > n);
+        assert_non_null(f.peer);
+        /* The daemon ends the connection: nothing more is begun, and nothing is left; teardown asserts that. */
+        n = fake.n_submitted;
+        peer_close(f.peer);
+        assert_null(f.peer);
+        assert_int_equal(fake.n_submitted, n);
+        turn();
+        assert_int_equal(fake.n_submitted, n);
+}
+
+/* Some have ended, some are with a worker, some have not been begun: all end once, when the last does. */
+static void test_hangup_with_all_kinds_of_items(void **state)
+{
+        ProtoItem items[20];
+        char keys[20][8];
+        ProtoRequest request = { .id = 9, .verb = VERB_CREATE, .n_items = 20, .items = items };
+
+        make_items(items, keys, 20);
+        start_slow_client();
+        send_only(f.client, &request);
+        one_turn();
+        fake.is_deferring = true;
+        fake_now_ns += PEER_TURN_NS;
+        one_turn();
+        assert_in_range(fake.n_waiting, 1, 17);
+        peer_close(f.peer);
+        for (size_t i = 0; i < fake.n_waiting; i++)
+                fake_end(i);
+        turn();
+}
+
+static void test_sender_gone_after_a_whole_message(void **state)
+{
+        ProtoItem items[20];
+        char keys[20][8];
+        ProtoRequest request = { .id = 9, .verb = VERB_DELETE, .n_items = 20, .items = items };
+
+        make_items(items, keys, 20);
+        start_slow_client();
+        send_only(f.client, &request);
+        close(f.client);
+        f.client = -1;
+        for (int i = 0; i < 40 && f.peer; i++)
+                one_turn();
+        assert_int_equal(fake.n_submitted, 20);
+        assert_null(f.peer);
+}
+
 static void test_silent_requests(void **state)
 {
         ProtoItem item = slot_item(), wrong = { .key = { "k", 1 } };
@@ -654,6 +820,10 @@ int main(void)
                 DISPATCH_TEST(test_items_in_their_places),
                 DISPATCH_TEST(test_operations_keep_their_items),
                 DISPATCH_TEST(test_hangup_with_operations_under_way),
+                DISPATCH_TEST(test_a_message_is_cut),
+                DISPATCH_TEST(test_hangup_between_two_slices),
+                DISPATCH_TEST(test_hangup_with_all_kinds_of_items),
+                DISPATCH_TEST(test_sender_gone_after_a_whole_message),
                 DISPATCH_TEST(test_silent_requests),
                 DISPATCH_TEST(test_replies_fit),
                 DISPATCH_TEST(test_descriptors_go_once),

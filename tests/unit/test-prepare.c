@@ -132,7 +132,7 @@ static void looked(WorkerJob *job)
         CONTAINER_OF(job, Between, job)->is_done = true;
 }
 
-static void test_a_small_job_waits_for_one_part_only(void **state)
+static void test_b02_a_small_job_waits_for_one_part_only(void **state)
 {
         Region *region, *other;
         Between gate = { .job = { .run = look, .done = looked } }, small = gate;
@@ -260,7 +260,7 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 TEST(test_all_of_it_is_there),
-                TEST(test_a_small_job_waits_for_one_part_only),
+                TEST(test_b02_a_small_job_waits_for_one_part_only),
                 TEST(test_cancelled_before_it_began),
                 TEST(test_the_workers_end_first),
                 TEST(test_a_part_that_fails_ends_it),

@@ -84,7 +84,7 @@ static void test_prepare(void **state)
 }
 
 /* A limit that is always passed: the first slice is tried, the rest is there all the same, in small pages. */
-static void test_preparing_stops_where_it_costs(void **state)
+static void test_b02_preparing_stops_where_it_costs(void **state)
 {
         uint64_t n_huge, n_failed, n_bytes = 40 * HUGE_BYTES;
         Region *region = new_region(memfd, n_bytes);
@@ -189,7 +189,7 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 UNIT_TEST(test_collapse_and_measure),
                 UNIT_TEST(test_prepare),
-                UNIT_TEST(test_preparing_stops_where_it_costs),
+                UNIT_TEST(test_b02_preparing_stops_where_it_costs),
                 UNIT_TEST(test_collapse_of_blanks),
                 UNIT_TEST(test_collapse_under_a_mapping),
                 UNIT_TEST(test_tmpfs_is_huge_at_once),

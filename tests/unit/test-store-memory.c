@@ -85,6 +85,40 @@ static void test_budget(void **state)
         fixture_deinit(&f);
 }
 
+/* F04: the last reference to much memory is dropped by a worker, with a holder or without; the loop goes on meanwhile. */
+static void test_f04_freeing_is_not_for_the_loop(void **state)
+{
+        enum { N_BYTES = 24 << 20 };
+        Fixture f;
+        Client c;
+        Op op;
+
+        (void)state;
+        fixture_init(&f, NULL);
+        client_open(&f, &c, geteuid(), "default");
+        for (unsigned is_held = 0; is_held < 2; is_held++) {
+                assert_int_equal(client_create(&c, &op, "large", N_BYTES, FOLIO_MUTABLE), STATUS_OK);
+                if (is_held)
+                        client_pin(&c, op.op.slot, 1);
+                assert_int_equal(client_delete(&c, "large", 0), STATUS_OK);
+                if (is_held) {
+                        Op release;
+
+                        assert_int_equal(fixture_fact(&f, "memory.freeing_bytes"), 0);
+                        client_pin(&c, op.op.slot, -1);
+                        assert_int_equal(client_by_slot(&c, &release, VERB_RELEASE, &op, 0), STATUS_OK);
+                        op_clear(&release);
+                }
+                op_clear(&op);
+                /* What a worker has done is taken note of in a later turn, however fast it was. */
+                assert_int_equal(fixture_fact(&f, "memory.freeing_bytes"), N_BYTES);
+                fixture_settle(&f);
+                assert_int_equal(fixture_fact(&f, "memory.freeing_bytes"), 0);
+        }
+        client_close(&c);
+        fixture_deinit(&f);
+}
+
 static void test_quota(void **state)
 {
         ProtoNamespace settings = { .name = "default", .quota_bytes = 10 * MIB, .quota_objects = 3,
@@ -495,7 +529,7 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 UNIT_TEST(test_a07_absurd_sizes),
-                UNIT_TEST(test_budget),
+                UNIT_TEST(test_budget), UNIT_TEST(test_f04_freeing_is_not_for_the_loop),
                 UNIT_TEST(test_quota),
                 UNIT_TEST(test_packed_regions),
                 UNIT_TEST(test_truncate),
