@@ -149,6 +149,8 @@ _public_ int folio_object_map_write(struct folio_object *handle, void **ret)
 {
         int r;
         Object *object = object_find(handle, &r);
+        const Mapping *mapping;
+        void *data = NULL;
 
         if (!object)
                 return r;
@@ -157,12 +159,19 @@ _public_ int folio_object_map_write(struct folio_object *handle, void **ret)
         r = map_wait(object, FOLIO_GET_WRITABLE);
         if (r < 0)
                 return r;
-        if (object->staged)
-                *ret = object->staged;
-        else if (object->capacity_bytes == 0)
-                *ret = object_empty_address();
-        else
-                *ret = atomic_load(&object->writing)->data + object->offset_bytes;
+        /* A seal that another thread begins meanwhile takes both away: it says so with the lock first. */
+        (void)pthread_mutex_lock(&object->lock);
+        mapping = atomic_load(&object->writing);
+        if (atomic_load(&object->kind) == OBJECT_STAGED)
+                data = object->staged;
+        if (!data && object->capacity_bytes == 0)
+                data = object_empty_address();
+        else if (!data && mapping)
+                data = mapping->data + object->offset_bytes;
+        (void)pthread_mutex_unlock(&object->lock);
+        if (!data)
+                return error_set(FOLIO_E_STATE, "a seal of the object has begun: it can only be sealed again, or aborted");
+        *ret = data;
         return 0;
 }
 

@@ -13,7 +13,7 @@
 
 typedef struct GetBatch {
         RegionBatch regions;
-        uint64_t deadline_ns;
+        GetUntil until;
 } GetBatch;
 
 static GetBatch *get_batch(Batch *batch)
@@ -60,11 +60,11 @@ static BatchTurn get_sleep(GetBatch *get, size_t index)
         if (regions_settle(&get->regions.batch) == BATCH_BUSY)
                 return BATCH_BUSY;
         if (get->regions.batch.op.is_waited) {
-                r = get_wait(client, item->name, get->regions.flags, get->deadline_ns, &object);
+                r = get_wait(client, item->name, get->regions.flags, get->until, &object);
                 if (r == 0)
                         r = get_finish(&get->regions, index, object, NULL, -1);
         } else {
-                r = get_start(client, item->name, get->regions.flags, get->deadline_ns, get_waited, get);
+                r = get_start(client, item->name, get->regions.flags, get->until, get_waited, get);
                 if (r == 0)
                         return BATCH_AWAY;
         }
@@ -102,10 +102,10 @@ static BatchTurn get_one(Batch *batch, size_t index)
         case GET_REGION:
                 return region_want(&get->regions, index, object);
         case GET_MISSING:
-                r = get->deadline_ns ? 1 : get_explain_missing(item->name, &look);
+                r = get->until.deadline_ns ? 1 : get_explain_missing(item->name, &look);
                 break;
         case GET_WRITING:
-                r = get->deadline_ns ? 1 : get_explain_writing(item->name);
+                r = get->until.deadline_ns ? 1 : get_explain_writing(item->name);
                 break;
         case GET_FAILED:
                 break;
@@ -161,7 +161,7 @@ static int get_init(GetBatch *get, Client *client, struct folio_get_item *items,
         r = batch_init(&get->regions.batch, client, &get_kind, items, n_items);
         if (r == 0 && ((flags & ~(FOLIO_GET_UNMAPPED | FOLIO_GET_WRITABLE | FOLIO_GET_POPULATE)) || timeout_ms < FOLIO_TIMEOUT_FOREVER))
                 r = error_set(FOLIO_E_INVALID, "flags 0x%x, or a timeout of %d ms, for a get", flags, timeout_ms);
-        get->deadline_ns = get_deadline_ns(timeout_ms);
+        get->until = get_until(timeout_ms);
         return r;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Many puts in one call. Small ones go through staging memory, as many in a message as it holds. The others, and those
- * for which there is no room in staging, come after them: some regions made, filled and sealed, then the next ones, as each is a
- * descriptor while it is being filled.
+ * for which there is no room in staging, come after them, without waiting for their answers: some regions made, filled
+ * and sealed, then the next ones, as each is a descriptor while it is being filled.
  */
 #include "folio/batch.h"
 
@@ -18,6 +18,8 @@ enum { PUT_LARGE = BATCH_PENDING_MORE, PUT_LARGE_AT_ONCE = 32 };
 typedef struct PutBatch {
         Batch batch;
         size_t next_large;
+        unsigned n_making;           /* requests for regions, or for their seals, that are under way */
+        bool is_full;                /* no region more can be asked for now */
 } PutBatch;
 
 /* What a put item asks for, but for its key. 0 or its error. */
@@ -80,9 +82,11 @@ static BatchTurn put_one(Batch *batch, size_t index)
 
 /* --- by regions of their own ----------------------------------------------------------------------------------------------------------- */
 
-/* Fills what has been made, and asks for the seals. */
-static void put_made(Batch *batch, Bundle *made)
+/* Fills what has been made, and asks for the seals. False: there is nothing to be sealed. */
+static bool put_made(Batch *batch, Bundle *made)
 {
+        bool is_sealing = false;
+
         for (size_t i = 0; i < made->n_items; i++) {
                 size_t index = made->index[i];
                 const struct folio_put_item *put = batch_item(batch, index);
@@ -102,9 +106,12 @@ static void put_made(Batch *batch, Bundle *made)
                 if (r < 0) {
                         batch_set_error(batch, index, r);
                         create_tell_abort(batch->op.client, made->space->id, reply->slot, reply->generation);
+                } else {
+                        is_sealing = true;
                 }
         }
         (void)bundles_flush(&batch->bundles);
+        return is_sealing;
 }
 
 /* Made, but the descriptors were too many for this process: given up, and made again, fewer at once. */
@@ -137,15 +144,22 @@ static void put_sealed(Batch *batch, Bundle *seal)
 
 static void put_answered(Batch *batch, Bundle *bundle)
 {
-        if (bundle->verb == VERB_CREATE && bundle->is_lost)
+        PutBatch *puts = CONTAINER_OF(batch, PutBatch, batch);
+
+        if (bundle->verb == VERB_CREATE && bundle->is_lost) {
                 put_lost(batch, bundle);
-        else if (bundle->verb == VERB_CREATE)
-                put_made(batch, bundle);
-        else if (bundle->verb == VERB_SEAL)
+                puts->n_making--;
+        } else if (bundle->verb == VERB_CREATE) {
+                /* The seals, which are one request again, come in its place. */
+                if (!put_made(batch, bundle))
+                        puts->n_making--;
+        } else if (bundle->verb == VERB_SEAL) {
                 put_sealed(batch, bundle);
-        else
+                puts->n_making--;
+        } else {
                 for (size_t i = 0; i < bundle->n_items; i++)
                         batch_set_error(batch, bundle->index[i], bundle_get_error(bundle, i));
+        }
         bundle_give(bundle);
 }
 
@@ -153,12 +167,11 @@ static void put_answered(Batch *batch, Bundle *bundle)
 static bool put_large(Batch *batch, size_t index, Space **space)
 {
         const struct folio_put_item *put = batch_item(batch, index);
+        PutBatch *puts = CONTAINER_OF(batch, PutBatch, batch);
         ProtoItem item;
         Space *here;
         int r;
 
-        if (batch->bundles.n_under_way > 0)
-                return false;
         r = put_read(put, &item);
         if (r == 0)
                 r = batch_open(batch, put->name, &here, &item.key);
@@ -169,13 +182,15 @@ static bool put_large(Batch *batch, size_t index, Space **space)
         if (r == 0) {
                 Bundle *made = bundles_peek(&batch->bundles, here, VERB_CREATE);
 
-                if (made && made->n_items == made->n_items_max) {
-                        (void)bundles_flush(&batch->bundles);
+                puts->is_full = made && made->n_items == made->n_items_max;
+                if (puts->is_full)
                         return false;
-                }
                 item.flags |= FOLIO_OWN_REGION;
                 *space = here;
                 r = bundles_add(&batch->bundles, here, VERB_CREATE, &item, index, NULL);
+                /* It was full of bytes, and has been sent; or there is too much under way. */
+                puts->is_full = r == BUNDLES_BUSY || (made && bundles_peek(&batch->bundles, here, VERB_CREATE) != made);
+                puts->n_making += puts->is_full && made;
                 if (r == BUNDLES_BUSY)
                         return false;
         }
@@ -189,20 +204,25 @@ static BatchTurn put_rest(Batch *batch)
         Space *space = NULL;
         bool is_first = true;
 
-        if (bundles_flush(&batch->bundles))
+        /* The small ones are on their way first: of two items of one name the small one is the earlier. */
+        (void)bundles_flush(&batch->bundles);
+        if (puts->n_making > 0)
                 return BATCH_BUSY;
+        puts->is_full = false;
         for (size_t i = puts->next_large; i < batch->n_items; i++) {
-                if (batch_get_error(batch, i) != PUT_LARGE || put_large(batch, i, &space))
+                if (batch_get_error(batch, i) != PUT_LARGE || (!puts->is_full && put_large(batch, i, &space)))
                         continue;
                 if (is_first)
                         puts->next_large = i;
                 is_first = false;
                 /* Of this namespace no more fit in; those of others wait. */
-                if (batch->bundles.n_under_way > 0)
+                if (puts->is_full)
                         break;
         }
         if (is_first)
                 puts->next_large = batch->n_items;
+        if (space && bundles_peek(&batch->bundles, space, VERB_CREATE))
+                puts->n_making++;
         return bundles_flush(&batch->bundles) ? BATCH_BUSY : BATCH_ON;
 }
 

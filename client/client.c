@@ -22,6 +22,8 @@
 #include "client/operation.h"
 #include "client/search.h"
 
+#define OPEN_FLAGS (FOLIO_OPEN_SPAWN | FOLIO_OPEN_DUMPABLE)
+
 enum {
         CLIENT_TIMEOUT_MS_DEFAULT = 30000,
         CLIENT_MAPPINGS_MAX_DEFAULT = 1024,
@@ -137,6 +139,8 @@ static int client_new(const struct folio_open_options *options, uint64_t timeout
                 r = requests_new(-1, timeout_ns, &client->requests);
         if (r == 0)
                 r = maps_new(mapping_bytes_max, mappings_max, &client->maps);
+        if (r == 0 && options->flags & FOLIO_OPEN_DUMPABLE)
+                maps_allow_dumps(client->maps);
         if (r == 0 && options->copy_threads > 0)
                 r = crew_new(options->copy_threads, &client->crew);
         if (r == 0)
@@ -275,8 +279,8 @@ static int read_options(const struct folio_open_options *given, struct folio_ope
                 return error_set(FOLIO_E_INVALID, "folio_open_options.struct_bytes is not set");
         if (given)
                 memcpy(ret, given, MIN(given->struct_bytes, sizeof(*ret)));
-        if (ret->flags & ~FOLIO_OPEN_SPAWN)
-                return error_set(FOLIO_E_INVALID, "unknown flags 0x%x for an open", ret->flags & ~FOLIO_OPEN_SPAWN);
+        if (ret->flags & ~OPEN_FLAGS)
+                return error_set(FOLIO_E_INVALID, "unknown flags 0x%x for an open", ret->flags & ~OPEN_FLAGS);
         if (ret->timeout_ms < FOLIO_TIMEOUT_FOREVER)
                 return error_set(FOLIO_E_INVALID, "a timeout of %d ms", ret->timeout_ms);
         if (ret->copy_threads > CLIENT_COPY_THREADS_MAX)

@@ -1,17 +1,60 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sentences. The buffer is the thread's, so nothing is locked and nothing allocated: an error about memory can be told
- * without any. The table of phrases is written as a switch, so that a number that stands for two things would not compile.
+ * Sentences. The buffer is the thread's, so nothing is locked; it is allocated with the thread's first failure, and
+ * goes with the thread. What lies in a thread's own block is a pointer: a program that loads us while it runs may have
+ * little room left there. Where there is no memory, or no key to free it by, a phrase stands for the sentence. The
+ * table of phrases is written as a switch, so that a number that stands for two things would not compile.
  */
 #include "client/error.h"
 
+#include <pthread.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "folio/client.h"
 #include "proto/key.h"
 
-static _Thread_local char sentence_of_thread[ERROR_SENTENCE_BYTES];
+static const char no_room[] = "there is no memory for the sentence that tells why";
+
+static pthread_once_t key_once = PTHREAD_ONCE_INIT;
+static pthread_key_t sentence_key;
+static bool has_key;
+
+/* NULL: nothing has failed in this thread; no_room, which is not to be written; or the thread's buffer. */
+static _Thread_local const char *sentence_of_thread;
+
+/* Whoever fails later, in another destructor of the thread, gets another buffer, and this is called again. */
+static void free_sentence(void *buffer)
+{
+        sentence_of_thread = NULL;
+        free(buffer);
+}
+
+static void make_key(void)
+{
+        has_key = pthread_key_create(&sentence_key, free_sentence) == 0;
+}
+
+/* To be written; NULL: a phrase stands there instead, and may not the next time. */
+static char *get_buffer(void)
+{
+        char *buffer;
+
+        if (LIKELY(sentence_of_thread && sentence_of_thread != no_room))
+                return (char *)(uintptr_t)sentence_of_thread;
+        sentence_of_thread = no_room;
+        if (pthread_once(&key_once, make_key) != 0 || !has_key)
+                return NULL;
+        buffer = calloc(1, ERROR_SENTENCE_BYTES);
+        if (!buffer || pthread_setspecific(sentence_key, buffer) != 0) {
+                free(buffer);
+                return NULL;
+        }
+        sentence_of_thread = buffer;
+        return buffer;
+}
 
 static void tidy(char *sentence)
 {
@@ -42,24 +85,29 @@ void error_format(char *sentence, const char *format, ...)
 
 int error_set(int error, const char *format, ...)
 {
+        char *sentence = get_buffer();
         va_list arguments;
 
+        if (!sentence)
+                return error;
         va_start(arguments, format);
-        error_format_v(sentence_of_thread, format, arguments);
+        error_format_v(sentence, format, arguments);
         va_end(arguments);
         return error;
 }
 
 int error_set_sentence(int error, const char *sentence)
 {
-        if (sentence != sentence_of_thread)
-                (void)snprintf(sentence_of_thread, sizeof(sentence_of_thread), "%s", sentence);
+        char *buffer = sentence == sentence_of_thread ? NULL : get_buffer();
+
+        if (buffer)
+                (void)snprintf(buffer, ERROR_SENTENCE_BYTES, "%s", sentence);
         return error;
 }
 
 const char *error_get_sentence(void)
 {
-        return sentence_of_thread;
+        return sentence_of_thread ? sentence_of_thread : "";
 }
 
 /* Of a text that may be endless: as much as helps to know it again. */
@@ -123,7 +171,10 @@ static void explain_name(const char *name, bool is_prefix, char *sentence)
 
 int error_set_name(const char *name, bool is_prefix)
 {
-        explain_name(name, is_prefix, sentence_of_thread);
+        char *sentence = get_buffer();
+
+        if (sentence)
+                explain_name(name, is_prefix, sentence);
         return FOLIO_E_INVALID;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The sentence of the last failed call, one buffer for each thread, and the phrases of the error numbers. A sentence
+ * The sentence of the last failed call, one for each thread (a phrase where there is no memory for it), and the phrases of the error numbers. A sentence
  * says what was asked, what stood in the way, with numbers, and what can be done. Control characters, which can come
  * in with names, are shown as '?'.
  */

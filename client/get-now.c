@@ -66,7 +66,7 @@ GetOutcome get_try(Object *object, Key key, uint32_t flags, Lookup *look, int *r
                         return GET_WRITING;
                 object_fill(object, look->slot, &look->copy);
                 if (writable && !object->is_mutable) {
-                        *ret_error = error_set(FOLIO_E_STATE, "%.*s is not mutable: nobody can write it",
+                        *ret_error = error_set(FOLIO_E_STATE, "%s:%.*s is not mutable: nobody can write it", space->name,
                                                (int)key.n_bytes, key.bytes);
                         return GET_FAILED;
                 }

@@ -20,7 +20,7 @@
 typedef struct GetOp {
         Op op;
         uint32_t flags;
-        uint64_t deadline_ns;        /* 0: does not wait */
+        GetUntil until;
         uint64_t writing_generation; /* of the unsealed object that we have waited for; 0: none yet */
         Object *object;
         /* folio_read_async() */
@@ -30,11 +30,15 @@ typedef struct GetOp {
         size_t n_bytes;
 } GetOp;
 
-uint64_t get_deadline_ns(int timeout_ms)
+GetUntil get_until(int timeout_ms)
 {
-        if (timeout_ms <= 0)
-                return timeout_ms == 0 ? 0 : UINT64_MAX;
-        return connection_now_ns() + (uint64_t)timeout_ms * 1000000;
+        GetUntil until = { .timeout_ms = timeout_ms };
+
+        if (timeout_ms < 0)
+                until.deadline_ns = UINT64_MAX;
+        else if (timeout_ms > 0)
+                until.deadline_ns = connection_now_ns() + (uint64_t)timeout_ms * 1000000;
+        return until;
 }
 
 /* --- the operation -------------------------------------------------------------------------------------------------------------- */
@@ -109,7 +113,7 @@ static bool get_park(GetOp *get, const Lookup *look)
         if (is_same) {
                 op->step = get_step;
                 list_push_back(&op->client->gets, &op->link);
-                op->client->gets_deadline_ns = MIN(op->client->gets_deadline_ns, get->deadline_ns);
+                op->client->gets_deadline_ns = MIN(op->client->gets_deadline_ns, get->until.deadline_ns);
         }
         requests_unlock(requests);
         return is_same;
@@ -125,7 +129,7 @@ static bool get_sleep(GetOp *get, const Lookup *look, uint64_t now_ns)
         idle_sweep(op->client->maps);
         if (op->is_waited) {
                 /* A daemon that has died wakes nobody. */
-                if (!lookup_wait(op->space, look, MIN(get->deadline_ns - now_ns, GET_SLICE_NS)) &&
+                if (!lookup_wait(op->space, look, MIN(get->until.deadline_ns - now_ns, GET_SLICE_NS)) &&
                     !requests_is_alive(op->client->requests)) {
                         op_fail_connection(op, FOLIO_E_DAEMON_GONE);
                         get_end(get);
@@ -155,17 +159,17 @@ static bool get_not_now(GetOp *get, GetOutcome outcome, const Lookup *look)
         Op *op = &get->op;
         bool has_died = outcome == GET_MISSING && get->writing_generation != 0 &&
                         (look->reason == 0 || look->reason == LAYOUT_GRAVE_WRITER_DIED);
-        uint64_t now_ns = get->deadline_ns == 0 ? 0 : connection_now_ns();
+        uint64_t now_ns = get->until.deadline_ns == 0 ? 0 : connection_now_ns();
 
         if (outcome == GET_WRITING)
                 get->writing_generation = look->copy.generation;
         if (has_died) {
                 op_fail(op, FOLIO_E_WRITER_DIED, "the writer of %s ended before it sealed it", op->name);
-        } else if (get->deadline_ns == 0) {
+        } else if (get->until.deadline_ns == 0) {
                 op_fail_as_thread(op, outcome == GET_WRITING ? get_explain_writing(op->name) : get_explain_missing(op->name, look));
-        } else if (now_ns >= get->deadline_ns) {
-                op_fail(op, FOLIO_E_TIMEOUT, "%s is %s within the time given", op->name,
-                        outcome == GET_WRITING ? "there, but was not sealed" : "not there, and did not come");
+        } else if (now_ns >= get->until.deadline_ns) {
+                op_fail(op, FOLIO_E_TIMEOUT, "%s is %s within %d ms", op->name,
+                        outcome == GET_WRITING ? "there, but was not sealed" : "not there, and did not come", get->until.timeout_ms);
         } else {
                 return get_sleep(get, look, now_ns);
         }
@@ -256,9 +260,9 @@ static void get_step(Op *op)
         }
 }
 
-int get_wait(Client *client, const char *name, uint32_t flags, uint64_t deadline_ns, Object **ret)
+int get_wait(Client *client, const char *name, uint32_t flags, GetUntil until, Object **ret)
 {
-        GetOp get = { .flags = flags, .deadline_ns = deadline_ns };
+        GetOp get = { .flags = flags, .until = until };
         int r;
 
         op_init(&get.op, client);
@@ -302,7 +306,7 @@ _public_ int folio_get(struct folio_client *client, const char *name, uint32_t f
                 return r;
         object = get_now(client, namespace, key, flags);
         if (UNLIKELY(!object)) {
-                r = get_wait(client, name, flags, get_deadline_ns(timeout_ms), &object);
+                r = get_wait(client, name, flags, get_until(timeout_ms), &object);
                 if (r < 0)
                         return r;
         }
@@ -354,20 +358,20 @@ _public_ int folio_get_async(struct folio_client *client, const char *name, uint
         if (!get)
                 return error_set(FOLIO_E_NO_MEMORY, "this process has no memory left for the request");
         get->flags = flags;
-        get->deadline_ns = get_deadline_ns(timeout_ms);
+        get->until = get_until(timeout_ms);
         op_begin(&get->op, get_begin);
         loop_update(client);
         return 0;
 }
 
-int get_start(Client *client, const char *name, uint32_t flags, uint64_t deadline_ns, folio_done_fn done, void *userdata)
+int get_start(Client *client, const char *name, uint32_t flags, GetUntil until, folio_done_fn done, void *userdata)
 {
         GetOp *get = get_op_new(client, name, done, userdata);
 
         if (!get)
                 return error_set(FOLIO_E_NO_MEMORY, "this process has no memory left for the request");
         get->flags = flags;
-        get->deadline_ns = deadline_ns;
+        get->until = until;
         get->op.is_part = true;
         op_schedule(&get->op, get_begin);
         return 0;

@@ -41,13 +41,19 @@ int get_look(Space *space, Key key, const char *name, Lookup *ret_look);
 /* A name given by the program. 0 or FOLIO_E_INVALID. */
 int get_split_name(const char *name, Key *ret_namespace, Key *ret_key);
 
+/* How long a get may wait: the time as it was given, for who is told that it has passed, and when it will have. */
+typedef struct GetUntil {
+        uint64_t deadline_ns;        /* CLOCK_MONOTONIC; 0: no waiting */
+        int timeout_ms;
+} GetUntil;
+
+/* From now on. */
+GetUntil get_until(int timeout_ms);
+
 /* Blocking, once @object could not be had at once: waits and asks; then it is a handle's, or the caller's. */
-int get_wait(Client *client, const char *name, uint32_t flags, uint64_t deadline_ns, Object **ret);
+int get_wait(Client *client, const char *name, uint32_t flags, GetUntil until, Object **ret);
 
 /* The same, not blocking, as a part of another operation: @done is called as that of folio_get_async(), and never before this returns. */
-int get_start(Client *client, const char *name, uint32_t flags, uint64_t deadline_ns, folio_done_fn done, void *userdata);
-
-/* CLOCK_MONOTONIC; 0: no waiting. */
-uint64_t get_deadline_ns(int timeout_ms);
+int get_start(Client *client, const char *name, uint32_t flags, GetUntil until, folio_done_fn done, void *userdata);
 
 #endif

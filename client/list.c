@@ -8,6 +8,7 @@
  */
 #include "client/list.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +16,11 @@
 #include "client/get.h"
 #include "client/stat.h"
 
-enum { LIST_ROUNDS_MAX = 8, LIST_SLOT_TRIES_MAX = 100 };
+enum {
+        LIST_ROUNDS_MAX = 8,
+        LIST_SLOT_TRIES_MAX = 10000, /* at one slot: whoever changes it may have lost the processor in the middle */
+        LIST_TRIES_MAX = 50000,      /* again, at all of them: an index in which nothing holds still has no list */
+};
 
 typedef struct ListEntry {
         uint64_t head;               /* the first 8 bytes behind the prefix, as a number that sorts as they do */
@@ -127,6 +132,7 @@ static bool collect_slots(struct folio_list *list)
 {
         uint32_t n_slots = lookup_n_slots(list->space);
         size_t n_inline = MIN(list->prefix.n_bytes, (size_t)LAYOUT_SLOT_KEY_BYTES);
+        unsigned n_again = 0;
 
         for (uint32_t slot = 0; slot < n_slots; slot++) {
                 /* One that never holds still is being changed all the time: the events tell of it. */
@@ -134,6 +140,10 @@ static bool collect_slots(struct folio_list *list)
                         char key[FOLIO_KEY_BYTES_MAX + 1];
                         LayoutSlot copy;
 
+                        if (i > 0 && n_again++ == LIST_TRIES_MAX)
+                                return true;
+                        if (i > 0)
+                                (void)sched_yield();
                         if (!lookup_read_slot(list->space, slot, &copy))
                                 continue;
                         if (!is_named(&copy) || copy.key_bytes < list->prefix.n_bytes ||

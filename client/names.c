@@ -96,37 +96,6 @@ void names_open(Op *op, Key namespace, OpStep step)
         op_send(op, &message, take_namespace, step);
 }
 
-int names_open_wait(Client *client, Key namespace, Space **ret)
-{
-        Space *space = names_find(client, namespace);
-
-        if (UNLIKELY(!space)) {
-                ProtoRequest message = { .verb = VERB_NAMESPACE_OPEN, .has_namespace = true };
-                Op op;
-                int r;
-
-                op_init(&op, client);
-                memcpy(message.ns.name, namespace.bytes, MIN(namespace.n_bytes, (size_t)FOLIO_NAMESPACE_BYTES_MAX));
-                op_send(&op, &message, take_namespace, op_complete);
-                r = op_wait(&op);
-                op_deinit(&op);
-                if (r < 0)
-                        return r;
-                space = op.space;
-        }
-        *ret = space;
-        return 0;
-}
-
-int names_open_readable(Client *client, Key namespace, Space **ret)
-{
-        int r = names_open_wait(client, namespace, ret);
-
-        if (LIKELY(r == 0 && (*ret)->shared))
-                return 0;
-        return r < 0 ? r : error_set(FOLIO_E_ACCESS, "this user may not read in namespace %s", (*ret)->name);
-}
-
 void names_free(Client *client)
 {
         Name *name = atomic_load(&client->names);

@@ -33,12 +33,6 @@ Name *names_entry(Client *client, const Space *space);
 /* Sets op->space, asking the daemon where it must, and goes on with @step; that one finds op->error set where it failed. */
 void names_open(Op *op, Key namespace, OpStep step);
 
-/* Blocking, for calls that are no operation. 0 or an error. */
-int names_open_wait(Client *client, Key namespace, Space **ret);
-
-/* As names_open_wait(), and FOLIO_E_ACCESS where this client may not read there. */
-int names_open_readable(Client *client, Key namespace, Space **ret);
-
 /* At the client's end. */
 void names_free(Client *client);
 

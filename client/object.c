@@ -104,26 +104,29 @@ static void tell(Object *object, ProtoVerb verb, bool is_hint)
 
 bool object_pin(Object *object)
 {
-        if (!object->space->pins || object->is_pinned)
-                return object->is_pinned;
-        object->is_pinned = pins_hold(object->space, object->slot, object->generation);
-        return object->is_pinned;
+        bool is_pinned = atomic_load_explicit(&object->is_pinned, memory_order_relaxed);
+
+        if (!object->space->pins || is_pinned)
+                return is_pinned;
+        is_pinned = pins_hold(object->space, object->slot, object->generation);
+        atomic_store_explicit(&object->is_pinned, is_pinned, memory_order_relaxed);
+        return is_pinned;
 }
 
-/* True: the object has lost its name, and now us. */
+/* True: the object has lost its name, and now us: RELEASE is to be told. */
 static bool drop_pin(Object *object)
 {
-        bool is_gone = object->is_pinned && pins_drop(object->space, object->slot, object->generation);
+        bool is_gone = atomic_load_explicit(&object->is_pinned, memory_order_relaxed) &&
+                       pins_drop(object->space, object->slot, object->generation);
 
-        object->is_pinned = false;
-        if (is_gone)
-                tell(object, VERB_RELEASE, true);
+        atomic_store_explicit(&object->is_pinned, false, memory_order_relaxed);
         return is_gone;
 }
 
 void object_unpin(Object *object)
 {
-        (void)drop_pin(object);
+        if (drop_pin(object))
+                tell(object, VERB_RELEASE, true);
 }
 
 /* The mapping of what has gone would only keep its memory; that of a packed region is of use for others. */
@@ -170,7 +173,7 @@ static Mapping *object_let_go(Object *object, bool is_to_keep)
         Client *client = object->client;
         Mapping *reading = atomic_load(&object->reading), *writing = atomic_load(&object->writing), *kept = NULL;
         ObjectExtra *extra = atomic_load_explicit(&object->extra, memory_order_relaxed);
-        bool is_unsealed = object_is_unsealed(object), is_gone = drop_pin(object) || is_unsealed;
+        bool is_unsealed = object_is_unsealed(object), is_last = drop_pin(object), is_gone = is_last || is_unsealed;
 
         if (reading && is_to_keep && object->placement == FOLIO_PLACEMENT_PACKED)
                 kept = reading;
@@ -181,6 +184,9 @@ static Mapping *object_let_go(Object *object, bool is_to_keep)
         object->fd = close_fd(object->fd);
         if (UNLIKELY(extra))
                 extra_free(extra);
+        /* Not before it is unmapped: who lets go of it last gives the memory back, and that takes long. */
+        if (is_last)
+                tell(object, VERB_RELEASE, true);
         if (is_unsealed)
                 tell(object, VERB_ABORT, false);
         if (object->staged)
@@ -321,6 +327,29 @@ int object_explain_mapping(int r, uint64_t n_bytes)
         return error_set(error_from_errno(r), "mapping %llu bytes failed: %s", (unsigned long long)n_bytes, strerror(-r));
 }
 
+static bool is_placed(const Object *object)
+{
+        const ObjectExtra *extra = atomic_load_explicit(&object->extra, memory_order_acquire);
+
+        return atomic_load(&object->reading) || atomic_load(&object->writing) ||
+               (extra && (atomic_load(&extra->fd) >= 0 || atomic_load(&extra->private_data)));
+}
+
+int object_place(Object *object, const ProtoItemReply *item)
+{
+        /* Nearly always, and then there is nothing to store: others may be reading the object. */
+        if (LIKELY(object->region_id == item->region_id && object->offset_bytes == item->offset_bytes))
+                return 0;
+        if (is_placed(object))
+                return error_set(FOLIO_E_PROTOCOL, "foliod says that the object lies in region %llu at %llu, and before it "
+                                                   "was region %llu at %llu", (unsigned long long)item->region_id,
+                                 (unsigned long long)item->offset_bytes, (unsigned long long)object->region_id,
+                                 (unsigned long long)object->offset_bytes);
+        object->region_id = item->region_id;
+        object->offset_bytes = item->offset_bytes;
+        return 0;
+}
+
 int object_map_region(Object *object, const ProtoItemReply *item, int fd, bool writable, bool populate)
 {
         Mapping *mapping = NULL;
@@ -328,8 +357,9 @@ int object_map_region(Object *object, const ProtoItemReply *item, int fd, bool w
 
         if (fd < 0 || item->region_bytes == 0)
                 return error_set(FOLIO_E_PROTOCOL, "foliod's answer lacks the region's descriptor");
-        object->region_id = item->region_id;
-        object->offset_bytes = item->offset_bytes;
+        r = object_place(object, item);
+        if (r < 0)
+                return r;
         idle_sweep(object->client->maps);
         r = maps_open(object->client->maps, item->region_id, fd, item->region_bytes, writable, populate, &mapping);
         if (r != 0)
@@ -362,18 +392,6 @@ int object_ask_region(Object *object, bool writable, ProtoItemReply *ret_item, i
         return r;
 }
 
-int object_map(Object *object, bool writable, bool populate)
-{
-        ProtoItemReply item;
-        int fd = -1, r;
-
-        r = object_attach_mapped(object, writable);
-        if (r != 0)
-                return r < 0 ? r : 0;
-        r = object_ask_region(object, writable, &item, &fd);
-        return r < 0 ? r : object_add_region(object, &item, fd, writable, populate);
-}
-
 const uint8_t *object_peek(const Object *object)
 {
         const Mapping *mapping = atomic_load_explicit(&object->reading, memory_order_acquire);
@@ -393,7 +411,7 @@ uint64_t object_size(const Object *object)
 
         if (!object->is_mutable || !object->space->shared)
                 return object->size_bytes;
-        if (!lookup_read_slot(object->space, object->slot, &copy) || copy.generation != object->generation)
+        if (!lookup_await_slot(object->space, object->slot, &copy) || copy.generation != object->generation)
                 return object->size_bytes;
         /* Never more than is mapped, whatever the index says. */
         return MIN(copy.size_bytes, object->capacity_bytes);

@@ -45,7 +45,7 @@ typedef struct Object {
         atomic_uint n_references;    /* the handle's, and of a seal under way */
         Space *space;                /* borrowed: the client keeps it */
         atomic_int kind;             /* ObjectKind */
-        bool is_pinned;
+        atomic_bool is_pinned;       /* one thread may look while another seals */
         bool is_mutable;
         bool was_staged;             /* ENDED: `staged` is still to be sealed from */
         bool is_broken;              /* STREAM: a write has failed */
@@ -118,12 +118,15 @@ int object_explain_mapping(int r, uint64_t n_bytes);
 /* Blocking: asks for the region. 0 or an error, with the thread's sentence; the descriptor is the caller's. */
 int object_ask_region(Object *object, bool writable, ProtoItemReply *ret_item, int *ret_fd);
 
+/*
+ * Where the daemon says it lies. Once it is mapped, or a descriptor of it is kept, that cannot be elsewhere any more:
+ * what is there was checked by what was said then. 0 or FOLIO_E_PROTOCOL.
+ */
+int object_place(Object *object, const ProtoItemReply *item);
+
 /* The item of a REGION request. */
 ProtoItem object_region_item(const Object *object, bool writable);
 ProtoItem object_slot_item(const Object *object);
-
-/* Blocking: maps it unless it is. 0 or an error, with the thread's sentence. */
-int object_map(Object *object, bool writable, bool populate);
 
 /* Byte 0 of what is mapped for reading, or for both; NULL: nothing is. Of nothing there is an address too. */
 const uint8_t *object_peek(const Object *object);

@@ -110,8 +110,12 @@ void operation_explain(const Client *client, int error, char *sentence)
         case FOLIO_E_NO_MEMORY:
                 error_format(sentence, "this process has no memory left for the request");
                 return;
+        case FOLIO_E_PROTOCOL:
+                error_format(sentence, "what came from %s is none of foliod's messages, or breaks their rules: another program "
+                                       "may be listening there, or a foliod of another version", client->address);
+                return;
         }
-        error_format(sentence, "foliod at %s does not speak as agreed: %s", client->address, folio_strerror(error));
+        error_format(sentence, "the connection to foliod at %s failed: %s", client->address, folio_strerror(error));
 }
 
 void op_fail_connection(Op *op, int error)

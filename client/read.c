@@ -156,9 +156,12 @@ static int list_renew(Object *object, const LayoutSlot *copy)
         r = extents_read(object->space, object->slot, copy, &extents);
         if (r < 0 || !extents)
                 return r;
-        extents_keep(extents, atomic_load(&extra->extents));
-        atomic_store_explicit(&extra->extents, extents, memory_order_release);
         extra->extents_block = copy->extents_block;
+        if (!extents_keep(extents, atomic_load(&extra->extents))) {
+                extents_free(extents); /* what is known is true for ever */
+                return 0;
+        }
+        atomic_store_explicit(&extra->extents, extents, memory_order_release);
         atomic_store_explicit(&object->zeros, OBJECT_ZEROS_LISTED, memory_order_release);
         return 0;
 }
@@ -396,8 +399,9 @@ int object_read_region(Object *object, const ProtoItemReply *item, int consume_f
 
         if (fd < 0 || !checked_range(item->offset_bytes, object->capacity_bytes, item->region_bytes))
                 return error_set(FOLIO_E_PROTOCOL, "foliod's answer lacks the region's descriptor, or it is too small");
-        object->region_id = item->region_id;
-        object->offset_bytes = item->offset_bytes;
+        r = object_place(object, item);
+        if (r < 0)
+                return r;
         if (is_own && is_descriptor_kept(object)) {
                 r = walk(object, atomic_load(&object->reading), fd, piece);
                 keep_descriptor(object, &fd);

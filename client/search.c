@@ -71,7 +71,7 @@ static int try_address(Search *search, const SpawnAddress *address, bool may_wai
         return r;
 }
 
-static int explain_spawn(int r)
+static int explain_spawn(int r, uint64_t begun_ns)
 {
         char what[256];
 
@@ -83,7 +83,8 @@ static int explain_spawn(int r)
                 return error_set(FOLIO_E_DAEMON_GONE, "no foliod is running, and the one started ended before it was ready; "
                                                       "run `foliod --user` to see why");
         case SPAWN_E_TIMEOUT:
-                return error_set(FOLIO_E_TIMEOUT, "a foliod was started, but is not ready within the time given");
+                return error_set(FOLIO_E_TIMEOUT, "a foliod was started, but is not ready after %llu ms",
+                                 (unsigned long long)((connection_now_ns() - begun_ns) / 1000000));
         }
         return error_set(error_from_errno(r), "starting a foliod failed: %s", strerror(-r));
 }
@@ -91,6 +92,7 @@ static int explain_spawn(int r)
 /* 0 or an error. */
 static int start_and_connect(Search *search, int *ret_socket)
 {
+        uint64_t begun_ns = connection_now_ns();
         SpawnAddress address;
         char wrong[256];
 
@@ -102,7 +104,7 @@ static int start_and_connect(Search *search, int *ret_socket)
                 int r = spawn_daemon(search->deadline_ns);
 
                 if (r != 0 && r != SPAWN_E_LOST)
-                        return explain_spawn(r);
+                        return explain_spawn(r, begun_ns);
                 r = try_address(search, &address, true, ret_socket);
                 if (r == 0)
                         return 0;
@@ -110,7 +112,7 @@ static int start_and_connect(Search *search, int *ret_socket)
                         return error_set(r == -EACCES ? FOLIO_E_ACCESS : FOLIO_E_DAEMON_GONE, "connecting to %s: %s",
                                          address.path, strerror(-r));
                 if (connection_now_ns() >= search->deadline_ns)
-                        return explain_spawn(SPAWN_E_TIMEOUT);
+                        return explain_spawn(SPAWN_E_TIMEOUT, begun_ns);
                 /* The one that was faster is not listening yet, or has just ended: neither can be waited for. */
                 (void)nanosleep(&pause, NULL);
         }

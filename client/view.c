@@ -87,10 +87,12 @@ int view_add_region(Object *object, const ProtoItemReply *item, int consume_fd, 
                 return error_set(FOLIO_E_PROTOCOL, "foliod's answer lacks the region's descriptor, or it is too small");
         if (item->placement == FOLIO_PLACEMENT_PACKED)
                 return view_copy(object, item, steal_fd(&fd));
+        r = object_place(object, item);
+        if (r < 0)
+                return r;
         r = maps_map_private(object->client->maps, fd, item->region_bytes, &data);
         if (r != 0)
                 return object_explain_mapping(r, item->region_bytes);
-        object->offset_bytes = item->offset_bytes;
         if (populate)
                 windows_populate(data, (size_t)item->region_bytes, false);
         return view_attach(object, data, item->region_bytes);

@@ -111,16 +111,18 @@ static void seal_answered(Op *op)
 {
         Object *object = CONTAINER_OF(op, SealOp, op)->object;
 
+        if (op->error == 0)
+                op_fail_as_thread(op, object_place(object, &op->item));
         if (op->error) {
                 object_unpin(object);
         } else {
                 /* One that replaces has another generation from now on: see PROTOCOL.md. */
                 atomic_store_explicit(&object->generation, op->item.generation, memory_order_relaxed);
-                object->region_id = op->item.region_id;
-                object->offset_bytes = op->item.offset_bytes;
                 if (op->item.placement != 0)
                         object->placement = op->item.placement;
-                object->capacity_bytes = object->size_bytes;
+                /* Of a stream alone; others may be looking. */
+                if (object->capacity_bytes != object->size_bytes)
+                        object->capacity_bytes = object->size_bytes;
                 /* What was never written is listed from now on. */
                 atomic_store_explicit(&object->zeros, OBJECT_ZEROS_UNKNOWN, memory_order_relaxed);
                 atomic_store_explicit(&object->kind, OBJECT_READER, memory_order_release);

@@ -14,6 +14,9 @@
 
 static_assert(sizeof(LayoutExtent) == sizeof(uint64_t), "ranges are copied as words");
 
+/* Of a sealed object there are two lists at most: from the seal, and from the look at its pieces. */
+#define EXTENTS_OLDER_MAX 8u
+
 typedef struct Range {
         uint64_t begin_bytes;
         uint64_t end_bytes;
@@ -21,6 +24,7 @@ typedef struct Range {
 
 struct Extents {
         Extents *older;              /* whom others may still be looking at */
+        uint32_t n_older;            /* in that chain */
         uint32_t n_ranges;
         bool is_partial;
         Range ranges[];
@@ -63,6 +67,7 @@ int extents_read(const Space *space, uint32_t slot, const LayoutSlot *copy, Exte
         if (!extents)
                 return -ENOMEM;
         extents->older = NULL;
+        extents->n_older = 0;
         extents->n_ranges = 0;
         extents->is_partial = list.is_partial != 0;
         add_ranges(extents, &list, copy->state == LAYOUT_SLOT_MUTABLE ? copy->capacity_bytes : copy->size_bytes);
@@ -84,9 +89,13 @@ void extents_free(Extents *extents)
         }
 }
 
-void extents_keep(Extents *extents, Extents *older)
+bool extents_keep(Extents *extents, Extents *older)
 {
+        if (older && older->n_older >= EXTENTS_OLDER_MAX)
+                return false;
         extents->older = older;
+        extents->n_older = older ? older->n_older + 1 : 0;
+        return true;
 }
 
 uint64_t extents_bytes(const Extents *extents)

@@ -22,8 +22,11 @@ typedef struct Extents Extents;
 int extents_read(const Space *space, uint32_t slot, const LayoutSlot *copy, Extents **ret);
 void extents_free(Extents *extents);
 
-/* @older may still be looked at by others: @extents keeps it until it is freed itself. NULL is legal for @older. */
-void extents_keep(Extents *extents, Extents *older);
+/*
+ * @older may still be looked at by others: @extents keeps it until it is freed itself. NULL is legal for @older. False:
+ * it keeps so many already that the index cannot be honest; nothing has been done.
+ */
+bool extents_keep(Extents *extents, Extents *older);
 
 /*
  * The run that begins at @offset_bytes and is all of one kind: *@ret_is_zero tells which. Returns its length in bytes,

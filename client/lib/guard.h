@@ -11,7 +11,9 @@
  * What it cannot do: a program, or a library, that installs a handler of its own later without passing on to the one
  * it found, or puts an earlier one back, takes ours away (test runners that catch crashes do, around every test); we
  * do not put it back, since theirs may pass on to ours. And where a thread blocks SIGBUS the kernel kills the process
- * at the load, whoever handles it.
+ * at the load, whoever handles it. A handler that interrupts a guarded call and leaves it for good by a jump leaves the
+ * guard behind on the thread, as it leaves behind whatever else the library was in the middle of: that is no way out of
+ * any call of it.
  */
 #ifndef CLIENT_LIB_GUARD_H
 #define CLIENT_LIB_GUARD_H

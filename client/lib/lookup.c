@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <linux/futex.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -22,6 +23,7 @@
 
 #define LOOKUP_TRIES_MAX 256u        /* of a whole search */
 #define LOOKUP_SLOT_TRIES_MAX 64u    /* of one slot */
+#define LOOKUP_SLOT_WAITS_MAX 16384u /* for who changes a slot, and has lost the processor: 40 ms and more */
 #define LOOKUP_CHAIN_MAX 64u         /* overflow buckets; the daemon's chains are far shorter */
 #define LOOKUP_SLEEP_NS_MAX (UINT64_C(250) * 1000 * 1000)
 
@@ -340,6 +342,18 @@ uint32_t lookup_n_slots(const Space *space)
 bool lookup_read_slot(const Space *space, uint32_t slot, LayoutSlot *ret)
 {
         return slot < lookup_n_slots(space) && lookup_copy_slot(&space->slots[slot], ret);
+}
+
+bool lookup_await_slot(const Space *space, uint32_t slot, LayoutSlot *ret)
+{
+        for (unsigned i = 0; i < LOOKUP_SLOT_WAITS_MAX; i++) {
+                if (lookup_read_slot(space, slot, ret))
+                        return true;
+                if (slot >= lookup_n_slots(space))
+                        return false;
+                (void)sched_yield();
+        }
+        return false;
 }
 
 bool lookup_read_texts(const Space *space, uint32_t slot, const LayoutSlot *copy, char *key, char *content_type,

@@ -48,6 +48,12 @@ bool lookup_is_still(const Space *space, uint32_t slot, const LayoutSlot *copy);
 /* A slot by number, whatever its state. False: no such slot, or UNSURE. */
 bool lookup_read_slot(const Space *space, uint32_t slot, LayoutSlot *ret);
 
+/*
+ * The same for who would take one that is being changed for one that is gone: waits for its writer, which may have lost
+ * the processor in the middle, for tens of milliseconds at most.
+ */
+bool lookup_await_slot(const Space *space, uint32_t slot, LayoutSlot *ret);
+
 /* Key, content type and metadata of the object in @copy, as read before: room for 255 / 255 / 4096 bytes; each may be NULL. False: it has changed since. */
 bool lookup_read_texts(const Space *space, uint32_t slot, const LayoutSlot *copy, char *key, char *content_type,
                        void *metadata);

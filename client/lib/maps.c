@@ -3,6 +3,9 @@
  * A cache of mappings: a hash table by (region, writable), and a list of the idle ones in the order in which they fell
  * idle.
  *
+ * A reference more or less, where there are others, is one atomic operation: who has one keeps the mapping from being
+ * anybody else's business. The first and the last go under the lock.
+ *
  * Invariants, under `lock`: what is in the table has references or is in the idle list, never both; `idle_bytes` is
  * the sum of that list and at most `idle_bytes_max`, `n_idle` its length and at most `n_idle_max`; what is in the
  * owned list is in the idle list too, and whoever has been looked at goes to its end. Mapping, unmapping and populating are slow and happen outside
@@ -44,8 +47,9 @@ struct MapsEntry {
         List idle;                   /* linked while n_references is 0 */
         List owned;                  /* linked while idle, and `owner` is set */
         MapsOwner owner;
-        unsigned n_references;
-        bool is_dropped;             /* not to be kept once idle */
+        atomic_uint n_references;    /* from 0 and to 0 under the lock only */
+        atomic_bool is_dropped;      /* not to be kept once idle; never taken back */
+        atomic_bool is_owned;        /* `owner` is set; never taken back */
         Window windows[];
 };
 
@@ -62,6 +66,7 @@ struct Maps {
         uint64_t idle_bytes;
         uint64_t idle_bytes_max;
         bool is_closed;
+        bool is_dumped;
         _Atomic uint64_t notes[MAPS_NOTES]; /* not under the lock: region ids, by hash, the newest wins */
 };
 
@@ -117,7 +122,7 @@ static int maps_check_file(int fd, uint64_t n_bytes)
         return S_ISREG(st.st_mode) && st.st_size >= 0 && (uint64_t)st.st_size >= n_bytes ? 0 : -EPROTO;
 }
 
-static int maps_map_as(int fd, uint64_t n_bytes, int protection, int flags, void **ret)
+static int maps_map_as(int fd, uint64_t n_bytes, int protection, int flags, bool is_dumped, void **ret)
 {
         size_t n;
         void *data = NULL;
@@ -140,7 +145,8 @@ static int maps_map_as(int fd, uint64_t n_bytes, int protection, int flags, void
                         return -errno;
         }
         /* A dump of the program should not be as large as the store; where the kernel will not, it is only large. */
-        (void)madvise(data, n, MADV_DONTDUMP);
+        if (!is_dumped)
+                (void)madvise(data, n, MADV_DONTDUMP);
         atomic_fetch_add_explicit(&maps_n_mappings, 1, memory_order_relaxed);
         *ret = data;
         return 0;
@@ -148,7 +154,7 @@ static int maps_map_as(int fd, uint64_t n_bytes, int protection, int flags, void
 
 int maps_map(int fd, uint64_t n_bytes, int protection, void **ret)
 {
-        return maps_map_as(fd, n_bytes, protection, MAP_SHARED, ret);
+        return maps_map_as(fd, n_bytes, protection, MAP_SHARED, false, ret);
 }
 
 void maps_unmap(const void *data, size_t n_bytes)
@@ -303,7 +309,7 @@ static void maps_discard(List *gone)
 static void maps_ref_locked(Maps *maps, MapsEntry *entry)
 {
         maps_stop_idling(maps, entry);
-        entry->n_references++;
+        atomic_fetch_add_explicit(&entry->n_references, 1, memory_order_relaxed);
 }
 
 static void maps_destroy(Maps *maps)
@@ -339,6 +345,11 @@ int maps_new(uint64_t idle_bytes_max, unsigned n_idle_max, Maps **ret)
         list_init(&maps->owned);
         *ret = steal_ptr(&maps);
         return 0;
+}
+
+void maps_allow_dumps(Maps *maps)
+{
+        maps->is_dumped = true;
 }
 
 void maps_free(Maps *maps)
@@ -416,7 +427,7 @@ int maps_open(Maps *maps, uint64_t region_id, int fd, uint64_t n_bytes, bool wri
                 if (!maps_make_room(maps))
                         return MAPS_E_TOO_MANY;
                 /* First, as it knows whether there can be so much. */
-                r = maps_map(fd, n_bytes, protection, &data);
+                r = maps_map_as(fd, n_bytes, protection, MAP_SHARED, maps->is_dumped, &data);
                 if (r < 0)
                         return r;
                 entry = calloc(1, sizeof(*entry) + windows_count(n_bytes) * sizeof(Window));
@@ -453,14 +464,33 @@ int maps_map_private(Maps *maps, int fd, uint64_t n_bytes, void **ret)
 {
         if (!maps_make_room(maps))
                 return MAPS_E_TOO_MANY;
-        return maps_map_as(fd, n_bytes, PROT_READ | PROT_WRITE, fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_PRIVATE, ret);
+        return maps_map_as(fd, n_bytes, PROT_READ | PROT_WRITE, fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_PRIVATE,
+                           maps->is_dumped, ret);
 }
 
 void maps_ref(Maps *maps, Mapping *mapping)
 {
-        pthread_mutex_lock(&maps->lock);
-        maps_ref_locked(maps, CONTAINER_OF(mapping, MapsEntry, mapping));
-        pthread_mutex_unlock(&maps->lock);
+        MapsEntry *entry = CONTAINER_OF(mapping, MapsEntry, mapping);
+        unsigned before = atomic_fetch_add_explicit(&entry->n_references, 1, memory_order_relaxed);
+
+        assert(before > 0);
+        (void)before;
+}
+
+/* Takes one reference of several. False: it may be the last, or says what only the lock lets it write down. */
+static bool maps_give_one_of_many(MapsEntry *entry, const MapsOwner *owner)
+{
+        unsigned n = atomic_load_explicit(&entry->n_references, memory_order_relaxed);
+
+        assert(n > 0);
+        if (owner->space && !atomic_load_explicit(&entry->is_owned, memory_order_relaxed))
+                return false;
+        /* Released: whoever gives back the last sees what was noted, and unmaps after all our loads. */
+        while (n > 1)
+                if (atomic_compare_exchange_weak_explicit(&entry->n_references, &n, n - 1, memory_order_release,
+                                                          memory_order_relaxed))
+                        return true;
+        return false;
 }
 
 static void maps_give_back(Maps *maps, Mapping *mapping, bool drop, const MapsOwner *owner)
@@ -469,14 +499,18 @@ static void maps_give_back(Maps *maps, Mapping *mapping, bool drop, const MapsOw
         List gone = LIST_INIT(gone);
         bool is_last;
 
+        if (drop)
+                atomic_store_explicit(&entry->is_dropped, true, memory_order_relaxed);
+        if (maps_give_one_of_many(entry, owner))
+                return;
         pthread_mutex_lock(&maps->lock);
-        assert(entry->n_references > 0);
-        entry->is_dropped |= drop;
         /* The region is its object's for ever: of two that let go, one may not say whose. */
-        if (owner->space)
+        if (owner->space) {
                 entry->owner = *owner;
-        if (--entry->n_references == 0) {
-                if (maps->is_closed || entry->is_dropped) {
+                atomic_store_explicit(&entry->is_owned, true, memory_order_relaxed);
+        }
+        if (atomic_fetch_sub_explicit(&entry->n_references, 1, memory_order_acq_rel) == 1) {
+                if (maps->is_closed || atomic_load_explicit(&entry->is_dropped, memory_order_relaxed)) {
                         maps_remove(maps, entry);
                         list_push_back(&gone, &entry->idle);
                 } else {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Mappings of regions, kept for reuse: one for each region and kind, counted while in use, least recently used out
- * when those not in use exceed a bound of bytes or of number. Aligned to 2 MiB, MADV_DONTDUMP; no descriptor is kept, so that
+ * when those not in use exceed a bound of bytes or of number. Aligned to 2 MiB, MADV_DONTDUMP unless asked otherwise; no descriptor is kept, so that
  * mappings and not descriptors are what a client accumulates. Stops at 90 % of vm.max_map_count, so that the program's own malloc goes on working.
  */
 #ifndef CLIENT_LIB_MAPS_H
@@ -35,6 +35,7 @@ typedef struct MapsOwner {
 enum { MAPS_E_TOO_MANY = 1 };        /* vm.max_map_count is near */
 
 int maps_new(uint64_t idle_bytes_max, unsigned n_idle_max, Maps **ret);
+void maps_allow_dumps(Maps *maps);   /* what it maps from now on is in core dumps; before there is a second thread */
 void maps_free(Maps *maps);          /* unmaps what is not in use; what is stays until its maps_unref() */
 
 /*
@@ -62,6 +63,8 @@ int maps_open(Maps *maps, uint64_t region_id, int fd, uint64_t n_bytes, bool wri
 
 /* The same, and takes the descriptor over whatever happens. */
 int maps_add(Maps *maps, uint64_t region_id, int consume_fd, uint64_t n_bytes, bool writable, bool populate, Mapping **ret);
+
+/* One more, for who has one. No lock is taken, nor in giving one back that is not the last. */
 void maps_ref(Maps *maps, Mapping *mapping);
 
 /* @drop: not worth keeping when this was the last reference (its object is gone). */

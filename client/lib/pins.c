@@ -90,13 +90,6 @@ bool pins_hold(Space *space, uint32_t slot, uint64_t generation)
         return false;
 }
 
-void pins_hold_again(Space *space, uint32_t slot)
-{
-        assert(space->pins && slot < space->header.n_slots_max);
-        /* What is held already cannot go away meanwhile: there is nothing to order this against. */
-        (void)atomic_fetch_add_explicit(&space->pin_counters[slot], 1, memory_order_relaxed);
-}
-
 bool pins_drop(Space *space, uint32_t slot, uint64_t generation)
 {
         PinsSlotHead head;

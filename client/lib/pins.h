@@ -11,9 +11,6 @@
 /* True: the object of @generation in @slot is held now, and stays until pins_drop(). False: it has gone before. Any thread. */
 bool pins_hold(Space *space, uint32_t slot, uint64_t generation);
 
-/* Another pin on what is held already. */
-void pins_hold_again(Space *space, uint32_t slot);
-
 /* True: the object has lost its name and this was our last pin: tell the daemon (RELEASE). */
 bool pins_drop(Space *space, uint32_t slot, uint64_t generation);
 

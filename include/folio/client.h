@@ -15,7 +15,8 @@
  * are put, the buffer that is read into, the struct, array or pointer that receives the result, the items of a batch and
  * what they point to. An answer that counts (folio_exists(), folio_holders(), the batches, the lists of namespaces and
  * facts) comes as a positive `error`. Copies, and the reading of an index for a list, are made by the thread that
- * calls the completion. The calls that move bytes from and to descriptors have no such form: they wait for those.
+ * calls the completion. The calls that move bytes from and to descriptors have no such form: they wait for those. Nor
+ * has folio_watch_next(), which waits for no answer: folio_watch_get_fd() says when it would not.
  */
 #ifndef FOLIO_CLIENT_H
 #define FOLIO_CLIENT_H
@@ -62,6 +63,11 @@ typedef void (*folio_done_fn)(struct folio_client *client, int error, struct fol
  * /run/folio/folio.sock. The user's own is passed over where its directory is not the user's, or lets others in.
  * With FOLIO_OPEN_SPAWN a foliod for this user is started where none answers; of many that try at once one
  * starts it and all are connected to it. It ends by itself when it has been empty and unused for a while.
+ *
+ * What is mapped through a client is left out of core dumps: a program that maps 20 GiB and crashes leaves a core without
+ * them. With FOLIO_OPEN_DUMPABLE the objects that are mapped at that moment are in it, to their last byte: those mapped for
+ * writing, and private views; those mapped for reading only where bit 2 of /proc/PID/coredump_filter is set, see core(5), as to
+ * the kernel they are files that it could find on disk.
  *
  * Lifetime:  until folio_client_unref(). Objects got through it keep what they need of it.
  * Blocking:  one round trip, and the start of a daemon with FOLIO_OPEN_SPAWN; at most @options->timeout_ms.
@@ -128,7 +134,7 @@ void folio_client_unref(struct folio_client *client);
  * folio_client_get_fd() - the descriptor an event loop polls
  * @client:   borrowed
  *
- * Lifetime:  the descriptor is the client's: do not close it; valid as long as the client, also over a reconnect.
+ * Lifetime:  the descriptor is the client's: do not close it; valid as long as the client.
  * Blocking:  never.
  * Threads:   any.
  * Return:    a descriptor; FOLIO_E_FORKED.

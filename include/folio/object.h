@@ -186,7 +186,8 @@ int folio_object_map_write(struct folio_object *object, void **ret);
  * @ret:    address of byte 0; the same for each call with this handle
  *
  * What is stored there nobody else sees, and the object stays as it is. A large object is mapped copy-on-write: only
- * pages that are written take memory of the caller's, 4 KiB each; a small one is copied. A core dump leaves it out. A
+ * pages that are written take memory of the caller's, 4 KiB each; a small one is copied. A core dump leaves
+ * it out, unless the client was opened with FOLIO_OPEN_DUMPABLE. A
  * mutable object has no such view: it would follow what others write, but for the pages written here.
  *
  * Lifetime:  until folio_object_release() of @object, also when the object is deleted, replaced or expires.
@@ -227,7 +228,7 @@ int folio_object_map_async(struct folio_object *object, uint32_t flags, folio_do
  *
  * Lifetime:  @object holds the sealed object until it is released.
  * Blocking:  one round trip.
- * Threads:   any; not while another thread writes through the mapping.
+ * Threads:   any; not while another thread writes @object, by a call or through the mapping.
  * Return:    0; FOLIO_E_WRITING something still maps it writable (a child process, a mapping of the program's own);
  *            FOLIO_E_EXISTS another object took the name meanwhile; FOLIO_E_STATE sealed already, or mutable; FOLIO_E_INVALID;
  *            FOLIO_E_DAEMON_GONE; FOLIO_E_TIMEOUT; FOLIO_E_FORKED; FOLIO_E_IO.
@@ -308,7 +309,8 @@ uint64_t folio_object_size(struct folio_object *object);
  * @n_bytes:      how many; all of them must lie inside the object
  *
  * What was never written reads as zeros, and takes no memory by being read. An object that is not mapped is mapped by
- * the first read of a part of it; one that is read whole and once may be read by descriptor instead.
+ * the first read of a part of it; one that is read whole and once may be read by descriptor instead. When to read, and when to map: MAP
+ * OR READ in libfolio(3).
  *
  * Lifetime:  -
  * Blocking:  the copy; the first read of an object that is not mapped: one round trip.

@@ -118,6 +118,7 @@ enum folio_huge {
 
 /* For folio_client_open(). */
 #define FOLIO_OPEN_SPAWN (1u << 0) /* where no foliod answers, start one for this user */
+#define FOLIO_OPEN_DUMPABLE (1u << 1) /* mapped objects are in core dumps of this process: folio_client_open() */
 
 /* --- namespaces -------------------------------------------------------------------------------------------------- */
 

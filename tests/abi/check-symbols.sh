@@ -5,7 +5,7 @@
 #
 # What libfolio.so exports, what libfolio.map lists and what the public headers declare are the same set of functions;
 # each is exported in the version node that lists it; everything needed is declared as a dependency; nothing is
-# writable and executable. TAP.
+# writable and executable; a program that is running can load it. TAP.
 set -eu
 library=$1
 map=$2
@@ -65,4 +65,9 @@ if grep -E 'GNU_STACK.*RWE|LOAD.*RWE' "$scratch/segments" >/dev/null; then
         status=1
 fi
 check "nothing is writable and executable" "$status" "$scratch/segments"
+# Part of each thread's static block, of which a running program has a few hundred bytes left for all that it loads.
+status=0
+awk '$1 == "TLS" { n = $6 } END { print n + 0 == 0 ? "0x0" : n }' "$scratch/segments" >"$scratch/tls"
+[ "$(($(cat "$scratch/tls")))" -lt 128 ] || status=1
+check "less than 128 bytes of it are in a thread's own block" "$status" "$scratch/tls"
 finish

@@ -26,7 +26,8 @@
 
 static int open_client(void **state)
 {
-        struct folio_open_options options = { .struct_bytes = sizeof(options), .client_name = "public-api" };
+        struct folio_open_options options = { .struct_bytes = sizeof(options), .client_name = "public-api",
+                                              .flags = FOLIO_OPEN_DUMPABLE };
         struct folio_client *client = NULL;
 
         assert_int_equal(folio_client_open(&options, &client), 0);
@@ -73,6 +74,8 @@ static void test_open_bad_options(void **state)
 
         (void)state;
         assert_int_equal(folio_client_open(NULL, NULL), FOLIO_E_INVALID);
+        assert_int_equal(folio_client_open(&options, &client), FOLIO_E_INVALID);
+        options.flags = FOLIO_OPEN_DUMPABLE << 1;
         assert_int_equal(folio_client_open(&options, &client), FOLIO_E_INVALID);
         options.flags = 0;
         options.struct_bytes = 0;
@@ -293,24 +296,62 @@ static void test_mutable(void **state)
         assert_int_equal(folio_delete(client, "mutable", 0), 0);
 }
 
-/* A program built when the struct was shorter: nothing behind what it knows is touched. */
-static void test_older_caller(void **state)
+/* What a caller has of the struct: nothing behind that is touched, and nothing behind what the library knows. */
+static void assert_stat_of(struct folio_client *client, struct folio_object *object, size_t known)
 {
-        struct folio_client *client = *state;
-        struct folio_stat stat;
-        const uint8_t *bytes = (const uint8_t *)&stat;
-        size_t known = offsetof(struct folio_stat, allocated_bytes);
+        static const char name[] = "default:short/with-a-key-of-more-than-thirty-two-bytes";
+        _Alignas(16) uint8_t room[sizeof(struct folio_stat) + 256];
+        uint8_t *bytes = room;
+        struct folio_stat stat = { .struct_bytes = known }, got = { 0 };
+        size_t told = known < sizeof(stat) ? known : sizeof(stat);
 
-        assert_int_equal(folio_put(client, "short", "12345", 5, NULL), 0);
-        memset(&stat, 0xa5, sizeof(stat));
-        stat.struct_bytes = known;
-        assert_int_equal(folio_stat(client, "short", &stat), 0);
-        assert_int_equal(stat.size_bytes, 5);
-        for (size_t i = known; i < sizeof(stat); i++)
+        memset(room, 0xa5, sizeof(room));
+        memcpy(bytes, &stat.struct_bytes, sizeof(stat.struct_bytes));
+        if (object)
+                assert_int_equal(folio_object_stat(object, (void *)bytes), 0);
+        else
+                assert_int_equal(folio_stat(client, name, (void *)bytes), 0);
+        for (size_t i = told; i < sizeof(room); i++)
                 assert_int_equal(bytes[i], 0xa5);
-        stat.struct_bytes = 0;
-        assert_int_equal(folio_stat(client, "short", &stat), FOLIO_E_INVALID);
-        assert_int_equal(folio_delete(client, "short", 0), 0);
+        memcpy(&got, bytes, told);
+        assert_int_equal(got.struct_bytes, known);
+        if (known >= offsetof(struct folio_stat, capacity_bytes))
+                assert_int_equal(got.size_bytes, 5);
+        if (known >= offsetof(struct folio_stat, name))
+                assert_string_equal(got.content_type, "text/plain");
+        if (known >= offsetof(struct folio_stat, zero_bytes))
+                assert_string_equal(got.name, name);
+        else if (known > offsetof(struct folio_stat, name) && known < offsetof(struct folio_stat, name) + sizeof(name))
+                assert_memory_equal(got.name, name, known - offsetof(struct folio_stat, name));
+        if (known >= sizeof(stat))
+                assert_int_equal(got.zero_bytes, 0);
+}
+
+static void test_older_and_newer_callers(void **state)
+{
+        static const size_t known[] = {
+                sizeof(size_t), sizeof(size_t) + 1, offsetof(struct folio_stat, allocated_bytes),
+                offsetof(struct folio_stat, content_type) + 3, offsetof(struct folio_stat, name),
+                offsetof(struct folio_stat, name) + 9, offsetof(struct folio_stat, zero_bytes) - 1,
+                offsetof(struct folio_stat, zero_bytes), offsetof(struct folio_stat, zero_bytes) + 1,
+                sizeof(struct folio_stat) - 1, sizeof(struct folio_stat), sizeof(struct folio_stat) + 1,
+                sizeof(struct folio_stat) + 128, SIZE_MAX,
+        };
+        struct folio_create_options options = { .struct_bytes = sizeof(options), .content_type = "text/plain" };
+        struct folio_client *client = *state;
+        struct folio_stat stat = { .struct_bytes = 0 };
+        struct folio_object *object;
+
+        assert_int_equal(folio_put(client, "short/with-a-key-of-more-than-thirty-two-bytes", "12345", 5, &options), 0);
+        assert_int_equal(folio_get(client, "short/with-a-key-of-more-than-thirty-two-bytes", 0, 0, &object), 0);
+        for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+                assert_stat_of(client, NULL, known[i]);
+                assert_stat_of(client, object, known[i]);
+        }
+        assert_int_equal(folio_stat(client, "short/with-a-key-of-more-than-thirty-two-bytes", &stat), FOLIO_E_INVALID);
+        assert_int_equal(folio_object_stat(object, &stat), FOLIO_E_INVALID);
+        assert_int_equal(folio_object_release(object), 0);
+        assert_int_equal(folio_delete(client, "short/with-a-key-of-more-than-thirty-two-bytes", 0), 0);
 }
 
 static void test_list(void **state)
@@ -618,7 +659,7 @@ int main(int argc, char **argv)
                 cmocka_unit_test_setup_teardown(test_create_seal_abort, open_client, close_client),
                 cmocka_unit_test_setup_teardown(test_replace, open_client, close_client),
                 cmocka_unit_test_setup_teardown(test_mutable, open_client, close_client),
-                cmocka_unit_test_setup_teardown(test_older_caller, open_client, close_client),
+                cmocka_unit_test_setup_teardown(test_older_and_newer_callers, open_client, close_client),
                 cmocka_unit_test_setup_teardown(test_list, open_client, close_client),
                 cmocka_unit_test_setup_teardown(test_batches, open_client, close_client),
                 cmocka_unit_test_setup_teardown(test_watch, open_client, close_client),

@@ -254,7 +254,7 @@ static void put_batch(struct folio_client *client)
         free(bytes);
 }
 
-static void test_round_trips_of_a_batch(void **state)
+static void test_f02_round_trips_of_a_batch(void **state)
 {
         Foliod *foliod = foliod_start("--budget", "256M", NULL);
         struct folio_client *client = foliod_connect(foliod);
@@ -535,7 +535,7 @@ int main(void)
 {
         static const struct CMUnitTest tests[] = {
                 INTEGRATION_TEST(test_replaced_all_the_time),
-                INTEGRATION_TEST(test_round_trips_of_a_batch),
+                INTEGRATION_TEST(test_f02_round_trips_of_a_batch),
                 INTEGRATION_TEST(test_sentences),
                 INTEGRATION_TEST(test_threads_that_release),
                 INTEGRATION_TEST(test_model),

@@ -152,6 +152,56 @@ static void put_slowly(Child *child)
         folio_client_unref(client);
 }
 
+/*
+ * Small and large ones in one batch, of two namespaces, large ones with as much metadata as fills a message after a few. Of two
+ * of one name one is refused, or replaced: that is so for the small one first, as it is on its way first.
+ */
+static void test_small_and_large(void **state)
+{
+        enum { N_SMALL = 1500, N_LARGE = 150, N_PAIRS = 4, N = N_SMALL + N_LARGE + N_PAIRS };
+        static uint8_t metadata[FOLIO_METADATA_BYTES_MAX];
+        struct folio_create_options own = { .struct_bytes = sizeof(own), .flags = FOLIO_OWN_REGION, .metadata = metadata };
+        struct folio_create_options ample = own, again = own;
+        Foliod *foliod = foliod_start("--budget", "256M", "--namespace", "one:mode=777", NULL);
+        struct folio_client *client = foliod_connect(foliod);
+        struct folio_put_item *puts = calloc(N, sizeof(*puts));
+        struct folio_read_item *reads = calloc(N, sizeof(*reads));
+        char(*keys)[32] = calloc(N, sizeof(*keys));
+
+        (void)state;
+        assert_true(puts && reads && keys);
+        ample.metadata_bytes = sizeof(metadata);
+        again.flags |= FOLIO_REPLACE;
+        for (unsigned i = 0; i < N; i++) {
+                bool is_large = i >= N_SMALL || i % 10 == 9;
+
+                (void)snprintf(keys[i], sizeof(keys[i]), "%s%u", i % 3 ? "mixed/" : "one:mixed/", i);
+                puts[i] = (struct folio_put_item){ .name = keys[i], .data = data[i], .size_bytes = i % 101,
+                                                   .options = !is_large ? NULL : i % 2 ? &own : &ample };
+                harness_fill(data[i], sizeof(data[i]), i);
+        }
+        for (unsigned i = N - N_PAIRS; i < N; i += 2) {
+                /* A large one in front of a small one; and the other way round, to be replaced. */
+                memcpy(keys[i + 1], keys[i], sizeof(keys[i]));
+                puts[i].options = i + 2 < N ? &own : NULL;
+                puts[i + 1].options = i + 2 < N ? NULL : &again;
+        }
+        assert_int_equal(folio_put_many(client, puts, N), 1);
+        for (unsigned i = 0; i < N; i++) {
+                assert_int_equal(puts[i].error, i == N - N_PAIRS ? FOLIO_E_EXISTS : 0);
+                reads[i] = (struct folio_read_item){ .name = keys[i], .buffer = copies[i], .n_bytes = i % 101 };
+        }
+        reads[N - 4].n_bytes = reads[N - 2].n_bytes = 0;
+        assert_int_equal(folio_read_many(client, reads, N), 0);
+        for (unsigned i = 0; i < N; i++)
+                assert_memory_equal(copies[i], data[i], reads[i].n_bytes);
+        free(puts);
+        free(reads);
+        free(keys);
+        folio_client_unref(client);
+        foliod_stop(foliod);
+}
+
 static void test_get_many_waits(void **state)
 {
         Foliod *foliod = foliod_start(NULL);
@@ -436,7 +486,7 @@ static void test_holders(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                INTEGRATION_TEST(test_ten_thousand),     INTEGRATION_TEST(test_mixed),
+                INTEGRATION_TEST(test_ten_thousand),     INTEGRATION_TEST(test_mixed), INTEGRATION_TEST(test_small_and_large),
                 INTEGRATION_TEST(test_get_many_waits),   INTEGRATION_TEST(test_watch),
                 INTEGRATION_TEST(test_watch_descriptor), INTEGRATION_TEST(test_watch_lapped),
                 INTEGRATION_TEST(test_namespaces),       INTEGRATION_TEST(test_holders),

@@ -178,6 +178,7 @@ expect 0 "get a part" "$FOLIOCTL" get large --offset 1M --length 4K
 tail -c +1048577 large | head -c 4096 >part
 equal "that part" part out
 expect 1 "get beyond the end" "$FOLIOCTL" get small --offset 50 --length 51
+says "says how far" err "has 100 bytes, and not 51 of them from 50 on"
 expect 0 "get the rest" "$FOLIOCTL" get small --offset 100
 silent "which is empty" out
 
@@ -302,7 +303,7 @@ expect 1 "ls of no namespace" "$FOLIOCTL" ls nowhere:
 says "has one colon" err "^folioctl: cannot list nowhere: there"
 expect 0 "ls -l" "$FOLIOCTL" ls -l
 same "lines up" 1 "$(awk '{ print index($0, NR == 1 ? "NAME" : "default:") }' out | sort -u | wc -l)"
-says "has no colours where there is no terminal" out "^ *SIZE"
+says "has no colours where there is no terminal" out "^ *SIZE  *ALLOCATED .* PROTECTION"
 expect 0 "ls --sort size" "$FOLIOCTL" ls --json --sort size
 same "has the largest first" 20000000 "$(json 0 size_bytes <out)"
 expect 2 "ls --sort colour" "$FOLIOCTL" ls --sort colour

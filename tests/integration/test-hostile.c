@@ -287,6 +287,55 @@ static void test_c02_declared_larger_than_it_is(void **state)
 }
 
 /*
+ * Items of one call, each in range or out of it by itself; together their lengths wrap to next to nothing. Of a packed
+ * object an offset just below 2^64 would be its neighbour's place, if it were added to that of the object.
+ */
+static void check_items(struct folio_client *client, const char *name, uint64_t size_bytes)
+{
+        const struct {
+                uint64_t offset_bytes, n_bytes;
+        } rows[] = {
+                { 0, size_bytes },
+                { 0, UINT64_C(1) << 63 },
+                { 0, (UINT64_C(1) << 63) - size_bytes },
+                { 1, size_bytes - 1 },
+                { 1, UINT64_MAX },
+                { UINT64_MAX - 127, 128 },
+                { UINT64_MAX - 127, size_bytes },
+                { UINT64_MAX - 63, size_bytes },
+                { UINT64_MAX - 63, 64 },
+                { size_bytes, 0 },
+                { size_bytes - 1, 2 },
+                { size_bytes - 1, 1 },
+        };
+        enum { N_ROWS = sizeof(rows) / sizeof(rows[0]) };
+        struct folio_read_item items[N_ROWS];
+        uint8_t *buffers = malloc(N_ROWS * (size_bytes + 8));
+        int n_wrong = 0;
+
+        assert_non_null(buffers);
+        memset(buffers, 0x5a, N_ROWS * (size_bytes + 8));
+        for (unsigned i = 0; i < N_ROWS; i++) {
+                items[i] = (struct folio_read_item){ .name = name, .offset_bytes = rows[i].offset_bytes,
+                                                     .buffer = buffers + i * (size_bytes + 8), .n_bytes = rows[i].n_bytes };
+                n_wrong += rows[i].offset_bytes > size_bytes || rows[i].n_bytes > size_bytes - rows[i].offset_bytes;
+        }
+        assert_int_equal(n_wrong, 8);
+        assert_int_equal(folio_read_many(client, items, N_ROWS), n_wrong);
+        for (unsigned i = 0; i < N_ROWS; i++) {
+                const uint8_t *buffer = items[i].buffer;
+                bool is_good = rows[i].offset_bytes <= size_bytes && rows[i].n_bytes <= size_bytes - rows[i].offset_bytes;
+                uint64_t n = is_good ? rows[i].n_bytes : 0;
+
+                assert_int_equal(items[i].error, is_good ? 0 : FOLIO_E_RANGE);
+                assert_true(harness_is_filled(buffer, n, 100, rows[i].offset_bytes));
+                for (; n < size_bytes + 8; n++)
+                        assert_int_equal(buffer[n], 0x5a);
+        }
+        free(buffers);
+}
+
+/*
  * C17: offset and length, each with each, that may not pass together. Neighbours in a packed region are never
  * returned.
  */
@@ -301,6 +350,7 @@ static void check_ranges(struct folio_client *client, const char *name, uint64_t
                                      UINT64_C(1) << 32,
                                      UINT64_C(1) << 63,
                                      UINT64_MAX - size_bytes + 1,
+                                     UINT64_MAX - 127,
                                      UINT64_MAX };
         enum { N_OFFSETS = sizeof(offsets) / sizeof(offsets[0]), N_LENGTHS = 8 };
         uint8_t *buffer = malloc(size_bytes + 8);
@@ -370,6 +420,9 @@ static void test_c17_offset_and_length_wrap(void **state)
         check_ranges(client, "packed", sizeof(bytes));
         check_ranges(client, "own", sizeof(bytes));
         check_ranges(client, "mutable", sizeof(bytes));
+        check_items(client, "packed", sizeof(bytes));
+        check_items(client, "own", sizeof(bytes));
+        check_items(client, "mutable", sizeof(bytes));
         for (size_t i = 0; i < 5; i++) {
                 static const char *const names[] = { "before", "packed", "after", "own", "mutable" };
 

@@ -7,6 +7,7 @@
 #include "tests/integration/alive.h"
 
 #include <inttypes.h>
+#include <sys/resource.h>
 
 /* A sealed object of its own region, filled by large writes. */
 static void make(struct folio_client *client, const char *name, uint64_t n_bytes, uint32_t flags)
@@ -327,6 +328,105 @@ static void test_options_of_the_client(void **state)
         foliod_stop(foliod);
 }
 
+/* --- what a mapping costs, and leaves out ------------------------------------------------------------------------------------ */
+
+static uint64_t count_faults(void)
+{
+        struct rusage usage;
+
+        assert_int_equal(getrusage(RUSAGE_SELF, &usage), 0);
+        return (uint64_t)usage.ru_minflt;
+}
+
+/* F01: who reads all of it once through a mapping is not made to take a fault for every page: it can be had whole. */
+static void test_f01_whole_at_once(void **state)
+{
+        enum { N_BYTES = 16 << 20 };
+        static const uint32_t flags[] = { 0, FOLIO_GET_POPULATE };
+        Foliod *foliod = foliod_start("--budget", "64M", "--huge", "never", ALIVE_NO_POOL, NULL);
+        struct folio_client *client = foliod_connect(foliod);
+        uint64_t n_faults[2];
+
+        (void)state;
+        make(client, "large", N_BYTES, 0);
+        for (size_t i = 0; i < 2; i++) {
+                struct folio_client *reader = foliod_connect(foliod);
+                const volatile uint8_t *data;
+                struct folio_object *object;
+
+                ASSERT_OK(folio_get(reader, "large", flags[i], 0, &object));
+                data = folio_object_data(object);
+                n_faults[i] = count_faults();
+                for (size_t at = 0; at < N_BYTES; at += 4096)
+                        (void)data[at];
+                n_faults[i] = count_faults() - n_faults[i];
+                ASSERT_OK(folio_object_release(object));
+                folio_client_unref(reader);
+        }
+        print_message("# faults of a scan: %" PRIu64 ", populated %" PRIu64 "\n", n_faults[0], n_faults[1]);
+        /* Sanitizers keep books in memory of their own, which faults. */
+        if (!getenv("FOLIO_TEST_SLOW")) {
+                assert_true(n_faults[0] >= N_BYTES / 65536 / 2);
+                assert_true(n_faults[1] <= 8);
+        }
+        folio_client_unref(client);
+        foliod_stop(foliod);
+}
+
+/* Mappings of shared files in the process @pid (a text, or `self`) that a core dump would have. How many are left out. */
+static unsigned count_left_out(const char *pid)
+{
+        char path[64], line[512], mapped[512] = "";
+        unsigned n = 0;
+        FILE *smaps;
+
+        (void)snprintf(path, sizeof(path), "/proc/%s/smaps", pid);
+        smaps = fopen(path, "re");
+        assert_non_null(smaps);
+        while (fgets(line, sizeof(line), smaps)) {
+                if (strstr(line, "folio") && (strstr(line, "/memfd:") || strstr(line, "(deleted)"))) {
+                        memcpy(mapped, line, sizeof(mapped));
+                } else if (strncmp(line, "VmFlags:", 8) == 0 && mapped[0]) {
+                        if (!strstr(line, " dd"))
+                                fail_msg("in a core dump: %s", mapped);
+                        mapped[0] = '\0';
+                        n++;
+                }
+        }
+        (void)fclose(smaps);
+        return n;
+}
+
+/* D24: neither a program that maps objects nor the daemon writes them into its core dump. */
+static void test_d24_core_leaves_objects_out(void **state)
+{
+        struct folio_create_options mutable = { .struct_bytes = sizeof(mutable), .flags = FOLIO_MUTABLE };
+        Foliod *foliod = foliod_start("--budget", "64M", ALIVE_NO_POOL, NULL);
+        struct folio_client *client = foliod_connect(foliod);
+        struct folio_object *large, *small, *writable, *fresh;
+        void *data;
+
+        (void)state;
+        make(client, "large", 5 * MIB, 0);
+        ASSERT_OK(folio_put(client, "small", "x", 1, NULL));
+        ASSERT_OK(folio_get(client, "large", 0, 0, &large));
+        ASSERT_OK(folio_get(client, "small", 0, 0, &small));
+        ASSERT_OK(folio_create(client, "writable", 3 * MIB, &mutable, &writable));
+        ASSERT_OK(folio_object_map_write(writable, &data));
+        ASSERT_OK(folio_create(client, "fresh", 3 * MIB, NULL, &fresh));
+        ASSERT_OK(folio_object_map_write(fresh, &data));
+        ASSERT_OK(folio_object_map_private(large, &data));
+        /* And the index, the pins, the staging memory. */
+        assert_true(count_left_out("self") >= 8);
+        assert_true(count_left_out(foliod->pid_text) >= 3);
+        ASSERT_OK(folio_object_release(fresh));
+        ASSERT_OK(folio_object_release(writable));
+        ASSERT_OK(folio_object_release(small));
+        ASSERT_OK(folio_object_release(large));
+        folio_client_unref(client);
+        foliod_stop(foliod);
+}
+
 /* --- holes --------------------------------------------------------------------------------------------------------------------- */
 
 /* Every way to read a sparse object leaves its holes holes. */
@@ -405,6 +505,8 @@ int main(void)
                 INTEGRATION_TEST(test_mappings_max),
                 INTEGRATION_TEST(test_e18_more_objects_than_mappings),
                 INTEGRATION_TEST(test_options_of_the_client),
+                INTEGRATION_TEST(test_f01_whole_at_once),
+                INTEGRATION_TEST(test_d24_core_leaves_objects_out),
                 INTEGRATION_TEST(test_holes_stay),
         };
 

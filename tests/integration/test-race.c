@@ -64,6 +64,48 @@ static void test_stat_while_a_replacement_is_sealed(void **state)
         foliod_stop(foliod);
 }
 
+/* --- mapped for writing while it is being sealed --------------------------------------------------------------------- */
+
+static void *map_until_sealed(void *userdata)
+{
+        Looker *looker = userdata;
+        int r;
+
+        do {
+                void *data;
+
+                r = folio_object_map_write(atomic_load(&looker->object), &data);
+                atomic_fetch_add(&looker->n_looks, 1);
+        } while (r == 0);
+        looker->error = r;
+        return NULL;
+}
+
+static void test_map_while_it_is_sealed(void **state)
+{
+        static const uint64_t sizes[] = { 100, 4 * MIB };
+        Foliod *foliod = foliod_start(NULL);
+        struct folio_client *client = foliod_connect(foliod);
+
+        for (size_t i = 0; i < 400; i++) {
+                Looker looker = { .object = NULL };
+                struct folio_object *object;
+                pthread_t thread;
+
+                ASSERT_OK(folio_create(client, "name", sizes[i % 2], &replace, &object));
+                atomic_store(&looker.object, object);
+                assert_int_equal(pthread_create(&thread, NULL, map_until_sealed, &looker), 0);
+                while (atomic_load(&looker.n_looks) == 0)
+                        ;
+                ASSERT_OK(folio_object_seal(object));
+                pthread_join(thread, NULL);
+                assert_int_equal(looker.error, FOLIO_E_STATE);
+                ASSERT_OK(folio_object_release(object));
+        }
+        folio_client_unref(client);
+        foliod_stop(foliod);
+}
+
 /* --- one writer of a stream -------------------------------------------------------------------------------------------------- */
 
 typedef struct Writer {
@@ -127,6 +169,145 @@ static void test_a_stream_has_one_writer(void **state)
         foliod_stop(foliod);
 }
 
+/* --- a list of zeros that changes while it is walked ---------------------------------------------------------------- */
+
+enum { N_WALKERS = 3, PIECE = 2 * MIB, N_PIECES = 8 };
+
+typedef struct Walker {
+        struct folio_object *object;
+        const uint8_t *model;        /* NULL: each byte is 0 or 7 */
+        atomic_bool *is_over;
+        unsigned seed;
+        unsigned n_reads;
+        int error;                   /* the first one */
+        bool is_wrong;
+} Walker;
+
+static void *walk(void *userdata)
+{
+        Walker *walker = userdata;
+        uint8_t *buffer = malloc(3 * MIB);
+        uint64_t random = walker->seed;
+
+        while (buffer && walker->error == 0 && !walker->is_wrong &&
+               (walker->n_reads < 20 || !atomic_load(walker->is_over))) {
+                uint64_t offset, n;
+
+                random = random * UINT64_C(6364136223846793005) + 1;
+                offset = (random >> 33) % (N_PIECES * PIECE);
+                n = 1 + (random >> 20) % (walker->n_reads % 2 ? 5000 : 3 * MIB);
+                n = offset + n > N_PIECES * PIECE ? N_PIECES * PIECE - offset : n;
+                walker->error = folio_object_read(walker->object, offset, buffer, n);
+                /* A mutable one that is shorter now. */
+                if (!walker->model && walker->error == FOLIO_E_RANGE)
+                        walker->error = 0;
+                else if (walker->error == 0 && walker->model)
+                        walker->is_wrong = memcmp(buffer, walker->model + offset, n) != 0;
+                else if (walker->error == 0)
+                        for (size_t i = 0; i < n; i++)
+                                walker->is_wrong = walker->is_wrong || (buffer[i] != 0 && buffer[i] != 7);
+                walker->n_reads++;
+        }
+        free(buffer);
+        return NULL;
+}
+
+static void start_walkers(Walker walkers[N_WALKERS], pthread_t threads[N_WALKERS], struct folio_object *object,
+                          const uint8_t *model, atomic_bool *is_over)
+{
+        for (unsigned i = 0; i < N_WALKERS; i++) {
+                walkers[i] = (Walker){ .object = object, .model = model, .is_over = is_over, .seed = i + 1 };
+                assert_int_equal(pthread_create(&threads[i], NULL, walk, &walkers[i]), 0);
+        }
+}
+
+static void end_walkers(Walker walkers[N_WALKERS], pthread_t threads[N_WALKERS], atomic_bool *is_over)
+{
+        atomic_store(is_over, true);
+        for (unsigned i = 0; i < N_WALKERS; i++) {
+                pthread_join(threads[i], NULL);
+                ASSERT_OK(walkers[i].error);
+                assert_false(walkers[i].is_wrong);
+        }
+}
+
+static uint64_t zero_bytes(struct folio_object *object)
+{
+        struct folio_stat stat = { .struct_bytes = sizeof(stat) };
+
+        ASSERT_OK(folio_object_stat(object, &stat));
+        return stat.zero_bytes;
+}
+
+/* One handle, many threads: at the seal the holes are listed, and then, while they read, the pieces of written zeros. */
+static void test_more_zeros_are_found_while_reading(void **state)
+{
+        Foliod *foliod = foliod_start("--budget", "256M", NULL);
+        struct folio_client *client = foliod_connect(foliod);
+        uint8_t *model = calloc(N_PIECES, PIECE);
+
+        assert_non_null(model);
+        for (unsigned piece = 0; piece < N_PIECES; piece += 2)
+                memset(model + (size_t)piece * PIECE, (int)piece + 1, PIECE);
+        for (unsigned round = 0; round < 6; round++) {
+                struct folio_object *object;
+                Walker walkers[N_WALKERS];
+                pthread_t threads[N_WALKERS];
+                atomic_bool is_over = false;
+
+                ASSERT_OK(folio_create(client, "zeros", N_PIECES * PIECE, NULL, &object));
+                /* Written zeros everywhere but in the last piece, which is never written. */
+                ASSERT_OK(folio_object_write(object, 0, model, (N_PIECES - 1) * PIECE));
+                ASSERT_OK(folio_object_seal(object));
+                start_walkers(walkers, threads, object, model, &is_over);
+                AWAIT(zero_bytes(object) >= 4ull * PIECE);
+                if (round % 2)
+                        ASSERT_OK(folio_delete(client, "zeros", 0));
+                end_walkers(walkers, threads, &is_over);
+                ASSERT_OK(folio_object_release(object));
+                if (round % 2 == 0)
+                        ASSERT_OK(folio_delete(client, "zeros", 0));
+        }
+        free(model);
+        folio_client_unref(client);
+        foliod_stop(foliod);
+}
+
+static void test_truncated_while_reading(void **state)
+{
+        const struct folio_create_options options = {
+                .struct_bytes = sizeof(options),
+                .flags = FOLIO_MUTABLE | FOLIO_SPARSE,
+                .capacity_bytes = N_PIECES * PIECE,
+        };
+        Foliod *foliod = foliod_start("--budget", "256M", NULL);
+        struct folio_client *client = foliod_connect(foliod), *other = foliod_connect(foliod);
+        struct folio_object *object, *reader;
+        Walker walkers[N_WALKERS];
+        pthread_t threads[N_WALKERS];
+        atomic_bool is_over = false;
+        uint8_t *sevens = malloc(MIB);
+
+        assert_non_null(sevens);
+        memset(sevens, 7, MIB);
+        ASSERT_OK(folio_create(other, "sparse", N_PIECES * PIECE, &options, &object));
+        ASSERT_OK(folio_get(client, "sparse", FOLIO_GET_UNMAPPED, 0, &reader));
+        start_walkers(walkers, threads, reader, NULL, &is_over);
+        for (unsigned round = 0; round < 60; round++) {
+                ASSERT_OK(folio_object_write(object, (round * 7 % 15) * MIB, sevens, MIB));
+                ASSERT_OK(folio_object_truncate(object, (1 + round * 5 % 15) * MIB));
+                ASSERT_OK(folio_object_truncate(object, N_PIECES * PIECE));
+        }
+        ASSERT_OK(folio_delete(other, "sparse", 0));
+        end_walkers(walkers, threads, &is_over);
+        ASSERT_OK(folio_object_release(reader));
+        ASSERT_OK(folio_object_release(object));
+        free(sevens);
+        folio_client_unref(other);
+        folio_client_unref(client);
+        foliod_stop(foliod);
+}
+
 /* --- an end in the middle of a large create ------------------------------------------------------------------------------------ */
 
 static void create_large(Child *child)
@@ -185,7 +366,10 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 INTEGRATION_TEST(test_stat_while_a_replacement_is_sealed),
+                INTEGRATION_TEST(test_map_while_it_is_sealed),
                 INTEGRATION_TEST(test_a_stream_has_one_writer),
+                INTEGRATION_TEST(test_more_zeros_are_found_while_reading),
+                INTEGRATION_TEST(test_truncated_while_reading),
                 INTEGRATION_TEST(test_sigterm_while_large_objects_are_made),
                 INTEGRATION_TEST(test_a_client_goes_while_its_object_is_made),
         };

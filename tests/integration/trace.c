@@ -98,7 +98,7 @@ unsigned trace_count(const Trace *trace, const char *text, bool is_loud)
 
         CHECK(lines);
         while (fgets(line, sizeof(line), lines))
-                if (strstr(line, text)) {
+                if (strstr(line, text) && !is_of_sanitizer(line)) {
                         if (is_loud && n < 20)
                                 fprintf(stderr, "# strace: %s", line);
                         n++;

@@ -368,16 +368,6 @@ static void test_help_and_version(void **state)
         config_deinit(&config);
 }
 
-static void test_parse_size(void **state)
-{
-        uint64_t n_bytes = 7;
-
-        assert_true(config_parse_size("1.5G", &n_bytes));
-        assert_int_equal(n_bytes, 3 * GIB / 2);
-        assert_false(config_parse_size("1.5", &n_bytes));
-        assert_int_equal(n_bytes, 3 * GIB / 2);
-}
-
 int main(void)
 {
         static const struct CMUnitTest tests[] = {
@@ -391,7 +381,6 @@ int main(void)
                 CONFIG_TEST(test_the_users_file_is_found),
                 CONFIG_TEST(test_check_config_says_the_same_again),
                 CONFIG_TEST(test_help_and_version),
-                CONFIG_TEST(test_parse_size),
         };
 
         return cmocka_run_group_tests_name("config", tests, NULL, NULL);

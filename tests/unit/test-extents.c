@@ -342,6 +342,31 @@ static int attempt_read(void)
         return r;
 }
 
+/* An index that names another list each time it is looked at fills no memory with them. */
+static void test_kept_ones_are_few(void **state)
+{
+        const LayoutExtents list = { .n_extents = 1, .extents = { { 1, 1 } } };
+        Extents *newest = NULL;
+        unsigned n_kept = 0;
+        Fixture f;
+
+        fixture_init(&f);
+        for (unsigned i = 0; i < 1000; i++) {
+                Extents *extents = read_list(&f, &list, 4 * PAGE_BYTES);
+
+                if (extents_keep(extents, newest)) {
+                        newest = extents;
+                        n_kept++;
+                } else {
+                        extents_free(extents);
+                }
+        }
+        assert_true(n_kept >= 3 && n_kept <= 16);
+        assert_int_equal(extents_bytes(newest), PAGE_BYTES);
+        extents_free(newest);
+        fixture_deinit(&f);
+}
+
 static void test_no_memory(void **state)
 {
         LayoutExtents list = { .n_extents = 1, .extents = { { 0, 2 } } };
@@ -365,6 +390,7 @@ int main(void)
                 UNIT_TEST(test_lists_that_break_the_rules),
                 UNIT_TEST(test_blocks_that_are_none),
                 UNIT_TEST(test_noise),
+                UNIT_TEST(test_kept_ones_are_few),
                 UNIT_TEST(test_no_memory),
         };
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A lookup in pieces, as a batch does it, and the places in a bucket: the same answer as in one go, also in a damaged index. */
+#include <sched.h>
+
 #include "client/lib/lookup.h"
 #include "tests/unit/index-fake.h"
 
@@ -121,12 +123,48 @@ static void test_is_still(void **state)
         fixture_free(&f);
 }
 
+/* Whoever waits gives the processor away, and so to the daemon that was interrupted in the middle of a change. */
+static struct {
+        LayoutSlot *slot;
+        unsigned n_yields;
+} interrupted;
+
+int sched_yield(void)
+{
+        if (++interrupted.n_yields == 3 && interrupted.slot)
+                interrupted.slot->sequence++;
+        return 0;
+}
+
+static void test_await_slot(void **state)
+{
+        LayoutSlot copy;
+        Fixture f;
+
+        fixture_new(&f);
+        fixture_add(&f, "key");
+        f.fake.slots[0].sequence++;
+        interrupted.slot = NULL;
+        assert_false(lookup_read_slot(f.space, 0, &copy));
+        assert_false(lookup_await_slot(f.space, 0, &copy)); /* for ever: but not we */
+        interrupted.slot = &f.fake.slots[0];
+        interrupted.n_yields = 0;
+        assert_true(lookup_await_slot(f.space, 0, &copy));
+        assert_int_equal(interrupted.n_yields, 3);
+        /* Where there is no slot there is nothing to wait for. */
+        assert_false(lookup_await_slot(f.space, lookup_n_slots(f.space), &copy));
+        assert_false(lookup_await_slot(f.space, UINT32_MAX, &copy));
+        assert_int_equal(interrupted.n_yields, 3);
+        fixture_free(&f);
+}
+
 int main(void)
 {
         static const struct CMUnitTest tests[] = {
                 UNIT_TEST(test_find_at_every_place),
                 UNIT_TEST(test_find_in_pieces),
                 UNIT_TEST(test_is_still),
+                UNIT_TEST(test_await_slot),
         };
 
         return cmocka_run_group_tests_name("lookup-pieces", tests, NULL, NULL);

@@ -3,8 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -71,6 +69,40 @@ static void test_map(void **state)
                 assert_non_null(strstr(flags, " sh"));
                 assert_null(strstr(flags, " wr"));
                 maps_unmap(data, sizes[i]);
+                close(fd);
+        }
+        assert_int_equal(maps_count(), 0);
+}
+
+/* What is mapped through the cache is in dumps only where that was asked for; what is mapped without it never. */
+static void test_dumps_are_allowed(void **state)
+{
+        char flags[256];
+
+        for (unsigned is_wanted = 0; is_wanted < 2; is_wanted++) {
+                void *copied = NULL, *view = NULL, *plain = NULL;
+                int fd = new_fd(3 * MIB);
+                Mapping *mapping = NULL;
+                Maps *maps;
+
+                assert_int_equal(maps_new(0, 0, &maps), 0);
+                if (is_wanted)
+                        maps_allow_dumps(maps);
+                assert_int_equal(maps_open(maps, 1, fd, 3 * MIB, false, false, &mapping), 0);
+                read_flags(mapping->data, flags);
+                assert_int_equal(strstr(flags, " dd") == NULL, is_wanted);
+                assert_int_equal(maps_map_private(maps, fd, 3 * MIB, &view), 0);
+                read_flags(view, flags);
+                assert_int_equal(strstr(flags, " dd") == NULL, is_wanted);
+                assert_int_equal(maps_map_private(maps, -1, 8192, &copied), 0);
+                assert_int_equal(maps_map(fd, 3 * MIB, PROT_READ, &plain), 0);
+                read_flags(plain, flags);
+                assert_non_null(strstr(flags, " dd"));
+                maps_unmap(plain, 3 * MIB);
+                maps_unmap(copied, 8192);
+                maps_unmap(view, 3 * MIB);
+                maps_unref(maps, mapping, false);
+                maps_free(maps);
                 close(fd);
         }
         assert_int_equal(maps_count(), 0);
@@ -473,59 +505,11 @@ static void test_e18_stops_before_the_kernel_does(void **state)
         test_free(mappings);
 }
 
-/* -- threads ------------------------------------------------------------------------------------------------------ */
-
-typedef struct Race {
-        Maps *maps;
-        int fd;
-        atomic_uint n_bad;
-} Race;
-
-static void *race_run(void *userdata)
-{
-        Race *race = userdata;
-        uint32_t random = (uint32_t)(uintptr_t)&random;
-
-        for (unsigned i = 0; i < 3000; i++) {
-                uint64_t id;
-                Mapping *mapping;
-
-                random = random * 1664525 + 1013904223;
-                id = random >> 24 & 15;
-                mapping = maps_find(race->maps, id, false);
-                if (!mapping && maps_add(race->maps, id, dup(race->fd), 4096, false, i % 8 == 0, &mapping) != 0) {
-                        atomic_fetch_add(&race->n_bad, 1);
-                        continue;
-                }
-                if (mapping->region_id != id || mapping->data[0] != 7)
-                        atomic_fetch_add(&race->n_bad, 1);
-                maps_unref(race->maps, mapping, i % 16 == 0);
-        }
-        return NULL;
-}
-
-static void test_threads(void **state)
-{
-        Race race = { .fd = new_fd(4096) };
-        pthread_t threads[4];
-
-        assert_int_equal(pwrite(race.fd, "\7", 1, 0), 1);
-        assert_int_equal(maps_new(6 * 4096, UINT_MAX, &race.maps), 0);
-        for (unsigned i = 0; i < 4; i++)
-                assert_int_equal(pthread_create(&threads[i], NULL, race_run, &race), 0);
-        for (unsigned i = 0; i < 4; i++)
-                assert_int_equal(pthread_join(threads[i], NULL), 0);
-        assert_int_equal(race.n_bad, 0);
-        assert_true(maps_count() <= 6);
-        maps_free(race.maps);
-        assert_int_equal(maps_count(), 0);
-        close(race.fd);
-}
-
 int main(void)
 {
         static const struct CMUnitTest tests[] = {
                 UNIT_TEST(test_map),
+                UNIT_TEST(test_dumps_are_allowed),
                 UNIT_TEST(test_map_what_is_not_there),
                 UNIT_TEST(test_read_only_is_refused_writing),
                 UNIT_TEST(test_one_mapping_for_each_kind),
@@ -539,7 +523,6 @@ int main(void)
                 UNIT_TEST(test_populate),
                 UNIT_TEST(test_d25_sessions_leave_nothing),
                 UNIT_TEST(test_e18_stops_before_the_kernel_does),
-                UNIT_TEST(test_threads),
         };
 
         return cmocka_run_group_tests_name("maps", tests, NULL, NULL);

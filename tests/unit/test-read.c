@@ -6,6 +6,7 @@
 #include "base/cleanup.h"
 #include "client/lib/lookup.h"
 #include "client/read.h"
+#include "client/view.h"
 #include "tests/unit/harness.h"
 
 static void test_should_map(void **state)
@@ -162,6 +163,45 @@ static void test_answers_that_lie(void **state)
 }
 
 /*
+ * First the truth, and then, of the same region or another, a place beyond what is mapped: what was checked at first is
+ * what is read.
+ */
+static void test_answers_that_change(void **state)
+{
+        static const ProtoItemReply rows[] = {
+                { .region_id = 7, .region_bytes = UINT64_MAX, .offset_bytes = UINT64_C(1) << 40 },
+                { .region_id = 7, .region_bytes = 12288, .offset_bytes = 8192 },
+                { .region_id = 8, .region_bytes = 8192, .offset_bytes = 4096 },
+                { .region_id = 8, .region_bytes = 4096 },
+        };
+        static const ProtoItemReply first = { .region_id = 7, .region_bytes = 4096, .placement = FOLIO_PLACEMENT_OWN };
+        uint8_t buffer[4096];
+
+        for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+                ProtoItemReply lie = rows[i];
+                Fixture fixture;
+                const uint8_t *view;
+                int fd;
+
+                lie.placement = FOLIO_PLACEMENT_OWN;
+                fixture_make(&fixture, 4096);
+                fd = fixture.fd;
+                assert_int_equal(view_add_region(&fixture.object, &first, dup(fd), false), 0);
+                view = view_data(&fixture.object);
+                assert_int_equal(object_add_region(&fixture.object, &first, dup(fd), false, false), 0);
+                assert_int_equal(object_add_region(&fixture.object, &lie, dup(fd), true, false), FOLIO_E_PROTOCOL);
+                assert_int_equal(object_read_region(&fixture.object, &lie, dup(fd), 0, buffer, 4096), FOLIO_E_PROTOCOL);
+                assert_int_equal(view_add_region(&fixture.object, &lie, dup(fd), false), FOLIO_E_PROTOCOL);
+                assert_int_equal(object_read_now(&fixture.object, 0, buffer, 4096), 1);
+                assert_true(is_right(buffer, 0, 4096));
+                assert_true(is_right(object_peek(&fixture.object), 0, 4096));
+                assert_ptr_equal(view_data(&fixture.object), view);
+                fixture_drop(&fixture);
+        }
+        assert_int_equal(maps_count(), 0);
+}
+
+/*
  * A page that is not there any more stands for one that is bad: the kernel raises the same signal at a load, and pread()
  * fails. The rest of the object is read as ever.
  */
@@ -201,6 +241,7 @@ int main(void)
                 UNIT_TEST(test_should_map),
                 UNIT_TEST(test_ways),
                 UNIT_TEST(test_answers_that_lie),
+                UNIT_TEST(test_answers_that_change),
         };
 
         return cmocka_run_group_tests_name("read", tests, NULL, NULL);
