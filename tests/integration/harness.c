@@ -5,6 +5,8 @@
  */
 #include "tests/integration/harness.h"
 
+#include "base/macro.h"
+
 #include <dirent.h>
 #include <grp.h>
 #include <sys/prctl.h>
@@ -462,4 +464,23 @@ int harness_teardown(void **state)
                 return -1;
         }
         return 0;
+}
+
+#define HARNESS_BLOCK_BYTES (UINT64_C(1) << 20)
+
+void harness_make_large(struct folio_client *client, const char *name, uint64_t n_bytes, uint32_t flags)
+{
+        struct folio_create_options options = { .struct_bytes = sizeof(options), .flags = flags };
+        uint8_t *block = malloc(HARNESS_BLOCK_BYTES);
+        struct folio_object *object;
+
+        assert_non_null(block);
+        ASSERT_OK(folio_create(client, name, n_bytes, &options, &object));
+        for (uint64_t at = 0; at < n_bytes; at += HARNESS_BLOCK_BYTES) {
+                harness_fill(block, HARNESS_BLOCK_BYTES, at);
+                ASSERT_OK(folio_object_write(object, at, block, (size_t)MIN(n_bytes - at, HARNESS_BLOCK_BYTES)));
+        }
+        ASSERT_OK(folio_object_seal(object));
+        ASSERT_OK(folio_object_release(object));
+        free(block);
 }

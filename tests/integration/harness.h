@@ -132,6 +132,8 @@ void harness_pause(void); /* 2 ms */
 
 /* @n_bytes of a pattern that depends on @seed and on the place, so that no two pieces are alike. */
 void harness_fill(void *buffer, size_t n_bytes, uint64_t seed);
+/* A sealed object with a region of its own, filled by large writes: each MiB by its offset. */
+void harness_make_large(struct folio_client *client, const char *name, uint64_t n_bytes, uint32_t flags);
 bool harness_is_filled(const void *buffer, size_t n_bytes, uint64_t seed, size_t offset);
 
 /* Of this process. */

@@ -14,6 +14,7 @@
  *      bare              no HOME, USER or XDG_RUNTIME_DIR
  *      preload=PATH      a library that gets in the way of libc
  *      nofile=N          it can have N descriptors
+ *      stack=N           its first thread has a stack of N bytes, at most
  *
  * Knows nothing of what foliod makes of it.
  */
@@ -201,6 +202,12 @@ static void lose(const char *word)
 
                 few.rlim_cur = few.rlim_max = strtoul(word + 7, NULL, 10);
                 if (setrlimit(RLIMIT_NOFILE, &few) != 0)
+                        fail(word);
+        } else if (strncmp(word, "stack=", 6) == 0) {
+                struct rlimit small = { 0 };
+
+                small.rlim_cur = small.rlim_max = strtoul(word + 6, NULL, 10);
+                if (setrlimit(RLIMIT_STACK, &small) != 0)
                         fail(word);
         } else {
                 fprintf(stderr, "launch: no such world: %s\n", word);

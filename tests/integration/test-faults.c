@@ -7,61 +7,13 @@
  */
 #include "client/lib/maps.h"
 #include "tests/integration/alive.h"
+#include "tests/integration/faults.h"
 
 #include <inttypes.h>
-#include <linux/perf_event.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
 
 #define HUGE (2 * MIB)
 
 /* --- faults ------------------------------------------------------------------------------------------------------------------ */
-
-/* Of this thread. -1: there is no such counter here. */
-static int stops_open(void)
-{
-        struct perf_event_attr attributes = {
-                .type = PERF_TYPE_SOFTWARE,
-                .size = sizeof(attributes),
-                .config = PERF_COUNT_SW_PAGE_FAULTS,
-        };
-
-        return (int)syscall(SYS_perf_event_open, &attributes, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
-}
-
-static uint64_t stops_read(int fd)
-{
-        uint64_t n = 0;
-
-        assert_int_equal(read(fd, &n, sizeof(n)), sizeof(n));
-        return n;
-}
-
-static uint64_t count_faults(void)
-{
-        struct rusage usage;
-
-        assert_int_equal(getrusage(RUSAGE_SELF, &usage), 0);
-        return (uint64_t)usage.ru_minflt;
-}
-
-/* A sealed object of its own region, filled by large writes. */
-static void make(struct folio_client *client, const char *name, uint64_t n_bytes, uint32_t flags)
-{
-        struct folio_create_options options = { .struct_bytes = sizeof(options), .flags = flags };
-        uint8_t *block = malloc(MIB);
-        struct folio_object *object;
-
-        assert_non_null(block);
-        ASSERT_OK(folio_create(client, name, n_bytes, &options, &object));
-        for (uint64_t at = 0; at < n_bytes; at += MIB) {
-                harness_fill(block, MIB, at);
-                ASSERT_OK(folio_object_write(object, at, block, (size_t)(n_bytes - at < MIB ? n_bytes - at : MIB)));
-        }
-        ASSERT_OK(folio_object_seal(object));
-        ASSERT_OK(folio_object_release(object));
-        free(block);
-}
 
 /* In order, block by block, of small pages: the kernel maps 64 KiB at a fault; we are not stopped for any but the first few. */
 static void test_blocks_of_small_pages(void **state)
@@ -71,12 +23,12 @@ static void test_blocks_of_small_pages(void **state)
         Foliod *foliod = foliod_start("--budget", "256M", "--huge", "never", ALIVE_NO_POOL, NULL);
         struct folio_client *client = foliod_connect(foliod);
         uint8_t *buffer = malloc(MIB);
-        int fd = stops_open();
+        int fd = faults_open_stops();
 
         (void)state;
         assert_non_null(buffer);
         memset(buffer, 1, MIB);
-        make(client, "large", N_BYTES, 0);
+        harness_make_large(client, "large", N_BYTES, 0);
         for (size_t i = 0; i < sizeof(blocks) / sizeof(blocks[0]); i++) {
                 struct folio_client *other = foliod_connect(foliod);
                 uint64_t n_faults, n_stops;
@@ -85,15 +37,15 @@ static void test_blocks_of_small_pages(void **state)
                 /* For the objects, the library's own memory, and the first copy's measurements. */
                 ASSERT_OK(folio_read(other, "large", 0, buffer, 1000));
                 ASSERT_OK(folio_get(other, "large", 0, 0, &object));
-                n_faults = count_faults();
-                n_stops = fd >= 0 ? stops_read(fd) : 0;
+                n_faults = faults_count();
+                n_stops = fd >= 0 ? faults_read_stops(fd) : 0;
                 for (uint64_t at = 0; at < N_BYTES; at += blocks[i]) {
                         ASSERT_OK(folio_object_read(object, at, buffer, blocks[i]));
                         if (at % MIB == 0)
                                 assert_true(harness_is_filled(buffer, blocks[i], at, 0));
                 }
-                n_faults = count_faults() - n_faults;
-                n_stops = fd >= 0 ? stops_read(fd) - n_stops : 0;
+                n_faults = faults_count() - n_faults;
+                n_stops = fd >= 0 ? faults_read_stops(fd) - n_stops : 0;
                 print_message("# blocks of %zu: %" PRIu64 " faults, stopped %" PRIu64 " times\n", blocks[i], n_faults, n_stops);
                 /* The kernel's own count of what it maps at once: 16 pages. */
                 assert_true(n_faults <= N_BYTES / 65536 + 64);
@@ -119,14 +71,14 @@ static void test_get_is_lazy(void **state)
         const volatile uint8_t *data;
 
         (void)state;
-        make(client, "large", N_BYTES, 0);
-        n_faults = count_faults();
+        harness_make_large(client, "large", N_BYTES, 0);
+        n_faults = faults_count();
         ASSERT_OK(folio_get(client, "large", 0, 0, &object));
-        assert_true(count_faults() - n_faults < 16);
+        assert_true(faults_count() - n_faults < 16);
         data = folio_object_data(object);
         for (size_t i = 0; i < N_BYTES; i += 4096)
                 (void)data[i];
-        assert_true(count_faults() - n_faults >= N_BYTES / 65536 / 2);
+        assert_true(faults_count() - n_faults >= N_BYTES / 65536 / 2);
         ASSERT_OK(folio_object_release(object));
         folio_client_unref(client);
         foliod_stop(foliod);
@@ -152,11 +104,11 @@ static Touched touch_plain(uint64_t n_bytes)
         uint8_t *data;
 
         assert_int_equal(fallocate(fd, 0, 0, (off_t)n_bytes), 0);
-        touched.n_faults = count_faults();
+        touched.n_faults = faults_count();
         data = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
         assert_true(data != MAP_FAILED);
         touch(data, n_bytes);
-        touched.n_faults = count_faults() - touched.n_faults;
+        touched.n_faults = faults_count() - touched.n_faults;
         munmap(data, n_bytes);
         close(fd);
         return touched;
@@ -173,12 +125,12 @@ static Touched touch_fresh(Foliod *foliod, uint64_t n_bytes, int fd)
 
         assert_non_null(bytes);
         ASSERT_OK(folio_create(client, "fresh", n_bytes, NULL, &object));
-        touched.n_faults = count_faults();
+        touched.n_faults = faults_count();
         ASSERT_OK(folio_object_map_write(object, &data));
-        touched.n_stops = fd >= 0 ? stops_read(fd) : 0;
+        touched.n_stops = fd >= 0 ? faults_read_stops(fd) : 0;
         touch(data, n_bytes);
-        touched.n_stops = fd >= 0 ? stops_read(fd) - touched.n_stops : 0;
-        touched.n_faults = count_faults() - touched.n_faults;
+        touched.n_stops = fd >= 0 ? faults_read_stops(fd) - touched.n_stops : 0;
+        touched.n_faults = faults_count() - touched.n_faults;
         ASSERT_OK(folio_object_seal(object));
         ASSERT_OK(folio_object_stat(object, &stat));
         touched.is_huge = stat.huge_bytes >= n_bytes / HUGE * HUGE;
@@ -196,7 +148,7 @@ static Touched touch_fresh(Foliod *foliod, uint64_t n_bytes, int fd)
 static void test_write_a_fresh_mapping(void **state)
 {
         enum { N_BYTES = 128 << 20 };
-        int fd = stops_open();
+        int fd = faults_open_stops();
         Touched plain = touch_plain(N_BYTES), touched;
         Foliod *foliod;
 
@@ -234,10 +186,10 @@ static void test_write_by_blocks(void **state)
         memset(block, 7, MIB);
         ASSERT_OK(folio_create(client, "large", N_BYTES, NULL, &object));
         n_mappings = maps_count();
-        n_faults = count_faults();
+        n_faults = faults_count();
         for (uint64_t at = 0; at < N_BYTES; at += MIB)
                 ASSERT_OK(folio_object_write(object, at, block, MIB));
-        assert_true(count_faults() - n_faults <= 16);
+        assert_true(faults_count() - n_faults <= 16);
         assert_int_equal(maps_count(), n_mappings);
         ASSERT_OK(folio_object_seal(object));
         ASSERT_OK(folio_object_release(object));

@@ -5,8 +5,8 @@
  */
 #include "tests/integration/alive.h"
 #include "tests/integration/raw.h"
+#include "tests/integration/faults.h"
 
-#include <sys/resource.h>
 #include <sys/stat.h>
 
 #define MIB (UINT64_C(1) << 20)
@@ -232,14 +232,6 @@ static void test_sealed_and_huge(void **state)
         foliod_stop(foliod);
 }
 
-static uint64_t n_faults(void)
-{
-        struct rusage usage;
-
-        assert_int_equal(getrusage(RUSAGE_SELF, &usage), 0);
-        return (uint64_t)usage.ru_minflt;
-}
-
 /* Created and sealed, sparse or with every page reserved: not one page of it is touched by reading all of it. */
 static void test_never_written(void **state)
 {
@@ -268,10 +260,10 @@ static void test_never_written(void **state)
                 memset(buffer, 0xee, n_bytes);
                 memset(made.bytes, 0xee, n_bytes);
                 memset(made.bytes, 0, n_bytes);
-                begun = n_faults();
+                begun = faults_count();
                 ASSERT_OK(folio_object_read(object, 0, buffer, n_bytes));
                 compare_at_random(&made, client, object, buffer, 100, &random);
-                assert_true(n_faults() - begun < 100);
+                assert_true(faults_count() - begun < 100);
                 ASSERT_OK(folio_object_read(object, 0, buffer, n_bytes));
                 assert_memory_equal(buffer, made.bytes, n_bytes);
                 assert_int_equal(file_pages(&made), n_pages);
@@ -307,9 +299,9 @@ static void test_zeros_found_after_the_seal(void **state)
         memset(buffer, 0xee, n_bytes);
         ASSERT_OK(folio_object_read(object, 0, buffer, 4096));
         AWAIT(stat_of(client, "blank").zero_bytes == n_bytes);
-        begun = n_faults();
+        begun = faults_count();
         ASSERT_OK(folio_object_read(object, 0, buffer, n_bytes));
-        assert_true(n_faults() - begun < n_bytes / (4 * MIB));
+        assert_true(faults_count() - begun < n_bytes / (4 * MIB));
         for (uint64_t i = 0; i < n_bytes; i++)
                 assert_int_equal(buffer[i], 0);
         ASSERT_OK(folio_object_release(object));

@@ -9,24 +9,6 @@
 #include <inttypes.h>
 #include <sys/resource.h>
 
-/* A sealed object of its own region, filled by large writes. */
-static void make(struct folio_client *client, const char *name, uint64_t n_bytes, uint32_t flags)
-{
-        struct folio_create_options options = { .struct_bytes = sizeof(options), .flags = flags };
-        uint8_t *block = malloc(MIB);
-        struct folio_object *object;
-
-        assert_non_null(block);
-        ASSERT_OK(folio_create(client, name, n_bytes, &options, &object));
-        for (uint64_t at = 0; at < n_bytes; at += MIB) {
-                harness_fill(block, MIB, at);
-                ASSERT_OK(folio_object_write(object, at, block, (size_t)(n_bytes - at < MIB ? n_bytes - at : MIB)));
-        }
-        ASSERT_OK(folio_object_seal(object));
-        ASSERT_OK(folio_object_release(object));
-        free(block);
-}
-
 /* --- private views --------------------------------------------------------------------------------------------------------- */
 
 static void on_done(struct folio_client *client, int error, struct folio_object *object, void *userdata)
@@ -168,7 +150,7 @@ static void test_mappings_max(void **state)
                 ASSERT_OK(folio_client_open(&options, &client));
                 for (unsigned i = 0; i < N; i++) {
                         (void)snprintf(name, sizeof(name), "%zu/%u", b, i);
-                        make(client, name, 8192, FOLIO_OWN_REGION);
+                        harness_make_large(client, name, 8192, FOLIO_OWN_REGION);
                 }
                 n_before = maps_count();
                 for (unsigned i = 0; i < N; i++) {
@@ -348,7 +330,7 @@ static void test_f01_whole_at_once(void **state)
         uint64_t n_faults[2];
 
         (void)state;
-        make(client, "large", N_BYTES, 0);
+        harness_make_large(client, "large", N_BYTES, 0);
         for (size_t i = 0; i < 2; i++) {
                 struct folio_client *reader = foliod_connect(foliod);
                 const volatile uint8_t *data;
@@ -407,7 +389,7 @@ static void test_d24_core_leaves_objects_out(void **state)
         void *data;
 
         (void)state;
-        make(client, "large", 5 * MIB, 0);
+        harness_make_large(client, "large", 5 * MIB, 0);
         ASSERT_OK(folio_put(client, "small", "x", 1, NULL));
         ASSERT_OK(folio_get(client, "large", 0, 0, &large));
         ASSERT_OK(folio_get(client, "small", 0, 0, &small));

@@ -6,11 +6,9 @@
  */
 #include "tests/integration/alive.h"
 #include "tests/integration/trace.h"
+#include "tests/integration/faults.h"
 
 #include <inttypes.h>
-#include <linux/perf_event.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
 
 #define MIB (UINT64_C(1) << 20)
 #define HUGE (2 * MIB)
@@ -53,35 +51,6 @@ static uint64_t add_up(uint64_t sum, const void *bytes, size_t n_bytes)
         return sum;
 }
 
-static uint64_t count_faults(void)
-{
-        struct rusage usage;
-
-        CHECK(getrusage(RUSAGE_SELF, &usage) == 0);
-        return (uint64_t)usage.ru_minflt + (uint64_t)usage.ru_majflt;
-}
-
-/* How often this thread is stopped for a fault: the kernel's own count has what was asked for by one call as well. */
-static int stops_open(void)
-{
-        struct perf_event_attr attributes = {
-                .type = PERF_TYPE_SOFTWARE,
-                .size = sizeof(attributes),
-                .config = PERF_COUNT_SW_PAGE_FAULTS,
-        };
-
-        return (int)syscall(SYS_perf_event_open, &attributes, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
-}
-
-static uint64_t stops_read(int fd)
-{
-        uint64_t n = 0;
-
-        if (fd >= 0)
-                CHECK(read(fd, &n, sizeof(n)) == sizeof(n));
-        return n;
-}
-
 static uint64_t pass(struct folio_client *client, const Passage *passage, uint8_t *block)
 {
         size_t n_block = passage->way->block_bytes;
@@ -109,7 +78,7 @@ static void go_through(Child *child)
         uint8_t *block = malloc(16 * MIB), byte;
         uint64_t sum, n_faults, n_stops;
         struct folio_object *object;
-        int fd = stops_open();
+        int fd = faults_open_stops();
 
         CHECK(block);
         memset(block, 1, 16 * MIB);
@@ -120,12 +89,12 @@ static void go_through(Child *child)
         CHECK_OK(folio_object_release(object));
         child_say(child, 1);
         CHECK(child_hear(child) == 1);
-        n_stops = stops_read(fd);
-        n_faults = count_faults();
+        n_stops = faults_read_stops(fd);
+        n_faults = faults_count();
         mark("begin");
         sum = pass(client, child->userdata, block);
-        child_say(child, count_faults() - n_faults);
-        child_say(child, fd >= 0 ? stops_read(fd) - n_stops : UINT64_MAX);
+        child_say(child, faults_count() - n_faults);
+        child_say(child, fd >= 0 ? faults_read_stops(fd) - n_stops : UINT64_MAX);
         child_say(child, sum);
         CHECK(child_hear(child) == 1);
         if (fd >= 0)

@@ -4,6 +4,7 @@
  * it is of no use, and says what is wrong when it cannot start.
  */
 #include "harness.h"
+#include "urgent-pair.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -393,29 +394,12 @@ static void wait_for_fact(int fd, const char *name, uint64_t least)
         }
 }
 
-/* A descriptor that shows EPOLLPRI when the other end sends urgent data. */
-static void make_urgent_pair(int ret[2])
-{
-        struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-        socklen_t n = sizeof(address);
-        int listening = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-        assert_int_equal(bind(listening, (struct sockaddr *)&address, sizeof(address)), 0);
-        assert_int_equal(getsockname(listening, (struct sockaddr *)&address, &n), 0);
-        assert_int_equal(listen(listening, 1), 0);
-        ret[0] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        assert_int_equal(connect(ret[0], (struct sockaddr *)&address, sizeof(address)), 0);
-        ret[1] = accept4(listening, NULL, NULL, SOCK_CLOEXEC);
-        assert_true(ret[1] >= 0);
-        close(listening);
-}
-
 static void test_pressure_empties_the_pool(void **state)
 {
         int urgent[2], fd;
 
         put_file("[memory]\nbudget = 64M\npool = 8M\n");
-        make_urgent_pair(urgent);
+        urgent_pair_make(urgent);
         f.pressure_fd = urgent[1];
         assert_true(start(NULL));
         close(urgent[1]);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory pressure from a descriptor of our own that shows EPOLLPRI: a stream socket with urgent data. */
 #include "tests/unit/harness.h"
+#include "tests/unit/urgent-pair.h"
 
 #include <errno.h>
 #include <event2/event.h>
@@ -37,29 +38,13 @@ static int tear_down(void **state)
         return harness_teardown(state);
 }
 
-static void make_pair(int ret[2])
-{
-        struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-        socklen_t n = sizeof(address);
-        int listening = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-        assert_int_equal(bind(listening, (struct sockaddr *)&address, sizeof(address)), 0);
-        assert_int_equal(getsockname(listening, (struct sockaddr *)&address, &n), 0);
-        assert_int_equal(listen(listening, 1), 0);
-        ret[0] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        assert_int_equal(connect(ret[0], (struct sockaddr *)&address, sizeof(address)), 0);
-        ret[1] = accept4(listening, NULL, NULL, SOCK_CLOEXEC);
-        assert_true(ret[1] >= 0);
-        close(listening);
-}
-
 static void test_tells_when_it_goes_off(void **state)
 {
         Pressure *pressure;
         int fds[2];
         char byte;
 
-        make_pair(fds);
+        urgent_pair_make(fds);
         assert_int_equal(pressure_new_fd(base, fds[1], on_pressure, &n_calls, &pressure), 0);
         event_base_loop(base, EVLOOP_NONBLOCK);
         assert_int_equal(n_calls, 0);
