@@ -23,20 +23,27 @@
 #include "base/macro.h"
 
 #if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
-#define GUARD_IS_WATCHED 1
+#if __has_feature(thread_sanitizer)
+#define GUARD_THREADS_ARE_WATCHED 1
+#endif
+#if __has_feature(address_sanitizer) || __has_feature(memory_sanitizer)
+#define GUARD_MEMORY_IS_WATCHED 1
 #endif
 #endif
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define GUARD_IS_WATCHED 1
+#if defined(__SANITIZE_THREAD__)
+#define GUARD_THREADS_ARE_WATCHED 1
+#endif
+#if defined(__SANITIZE_ADDRESS__)
+#define GUARD_MEMORY_IS_WATCHED 1
 #endif
 
-#if defined(GUARD_IS_WATCHED)
-/* The thread sanitizer calls the handler from one of its own, which blocks all signals. */
+/* Sanitizers look after the stack at a jump that they know, so not at the compiler's own. */
+#if defined(GUARD_THREADS_ARE_WATCHED)
+/* This one calls the handler from one of its own, which blocks all signals: so the mask is kept, by a system call. */
 typedef sigjmp_buf GuardPlace;
 #define GUARD_SET(place) sigsetjmp(place, 1)
 #define GUARD_JUMP(place) siglongjmp(place, 1)
-#elif defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#elif defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(GUARD_MEMORY_IS_WATCHED)
 /* Five words, by the compiler's manual. */
 typedef void *GuardPlace[5];
 #define GUARD_SET(place) __builtin_setjmp(place)
