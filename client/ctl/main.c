@@ -40,7 +40,7 @@ static void print_verbs(void)
 {
         puts("\nVerbs:");
         for (size_t i = 0; i < N_VERBS; i++) {
-                char left[64];
+                char left[96];
 
                 snprintf(left, sizeof(left), "%s%s%s", verbs[i]->name, *verbs[i]->usage ? " " : "", verbs[i]->usage);
                 printf("  %-32s %s\n", left, verbs[i]->summary);
