@@ -4,9 +4,10 @@
  *
  * What one call costs among 1,000 objects of 100 bytes, and among OBJECTS of them (1,000,000), in the foliod that
  * $FOLIO_SOCKET names, which should have no others: get with a byte read, exists, stat and read, each alone and in
- * calls of 256, of names in random order; put alone, and in a batch. Beside them what bounds them: a miss, one load
- * whose address the load before it has brought, in as much memory of huge pages as index and objects take. A name alone
- * waits for several of these one after the other; names of one call wait together.
+ * calls of 256, of names in random order; hot: of a thousand names that are spread over all of them, again and again;
+ * put alone, and in a batch. Beside them what bounds them: a miss, one load whose address the load before it has
+ * brought, in as much memory of huge pages as index and objects take. A name alone waits for several of these one after
+ * the other; names of one call wait together.
  *
  * Names are made in lots, outside the measured time, so that they are in the nearest cache for both sizes. Processor
  * time of this thread for what asks nobody, wall time for the puts; minimum and median of the lots. Prints; asserts
@@ -178,15 +179,25 @@ static void read_many(Name *names)
 static const struct {
         const char *what;
         void (*lot)(Name *names);
+        unsigned n_names_max;        /* how many different ones come; 0: all */
 } rows[] = {
-        { "get", get_each },   { "exists", exists_each },   { "stat", stat_each },   { "read", read_each },
-        { "get_many", get_many }, { "stat_many", stat_many }, { "read_many", read_many },
+        { "get", get_each, 0 },
+        { "exists", exists_each, 0 },
+        { "stat", stat_each, 0 },
+        { "read", read_each, 0 },
+        { "get hot", get_each, FEW },
+        { "exists hot", exists_each, FEW },
+        { "stat hot", stat_each, FEW },
+        { "read hot", read_each, FEW },
+        { "get_many", get_many, 0 },
+        { "stat_many", stat_many, 0 },
+        { "read_many", read_many, 0 },
 };
 
 #define N_ROWS (sizeof(rows) / sizeof(rows[0]))
 
-/* Microseconds a name. */
-static Figure look(void (*lot)(Name *names), unsigned n)
+/* Microseconds a name, of @n_names spread over all @n. */
+static Figure look(void (*lot)(Name *names), unsigned n, unsigned n_names)
 {
         static Name names[LOT];
         double rounds[LOTS];
@@ -201,7 +212,7 @@ static Figure look(void (*lot)(Name *names), unsigned n)
                 double begun;
 
                 for (unsigned i = 0; i < LOT; i++)
-                        make_name(names[i], pick(n));
+                        make_name(names[i], pick(n_names) * (n / n_names));
                 begun = clock_us(CLOCK_THREAD_CPUTIME_ID);
                 lot(names);
                 rounds[r] = (clock_us(CLOCK_THREAD_CPUTIME_ID) - begun) / LOT;
@@ -331,12 +342,12 @@ int main(int argc, char **argv)
         check(folio_client_open(NULL, &client), "open");
         batch[0] = put_many(0, FEW);
         for (size_t i = 0; i < N_ROWS; i++)
-                few[i] = look(rows[i].lot, FEW);
+                few[i] = look(rows[i].lot, FEW, FEW);
         few[N_ROWS] = miss(FEW);
         few[N_ROWS + 1] = put_singly();
         batch[1] = put_many(FEW, n);
         for (size_t i = 0; i < N_ROWS; i++)
-                many[i] = look(rows[i].lot, n);
+                many[i] = look(rows[i].lot, n, rows[i].n_names_max ? rows[i].n_names_max : n);
         many[N_ROWS] = miss(n);
         many[N_ROWS + 1] = put_singly();
         printf("microseconds an object, minimum and median of %d lots of %u; *_many: %u in a call\n%-10s %17u   %17u   %11s\n",
