@@ -3,38 +3,7 @@
 #include <sched.h>
 
 #include "client/lib/lookup.h"
-#include "tests/unit/index-fake.h"
-
-#define NOW UINT64_C(1000000)
-
-typedef struct Fixture {
-        FakeIndex fake;
-        Space *space;
-        Lookup found;
-} Fixture;
-
-static void fixture_new(Fixture *f)
-{
-        fake_index_new(&f->fake, 2048, 256, 512);
-        assert_int_equal(fake_index_open(&f->fake, &f->space), 0);
-}
-
-static void fixture_free(Fixture *f)
-{
-        space_unref(f->space);
-        fake_index_free(&f->fake);
-}
-
-static LookupOutcome fixture_find(Fixture *f, const char *key)
-{
-        memset(&f->found, 0x55, sizeof(f->found));
-        return lookup_find(f->space, fake_key(key), NOW, &f->found);
-}
-
-static uint32_t fixture_add(Fixture *f, const char *key)
-{
-        return fake_index_add(&f->fake, &(FakeObject){ .key = fake_key(key), .state = LAYOUT_SLOT_SEALED });
-}
+#include "tests/unit/lookup-fixture.h"
 
 /* Every entry of a bucket, beside tags that are nearly the same: the one that is it is found, and no other. */
 static void test_find_at_every_place(void **state)

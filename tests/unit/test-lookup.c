@@ -7,44 +7,14 @@
 
 #include "client/lib/lookup.h"
 #include "client/lib/maps.h"
-#include "tests/unit/index-fake.h"
+#include "tests/unit/lookup-fixture.h"
 
-#define NOW UINT64_C(1000000)
 #define MS UINT64_C(1000000)
 
 static const char key_255[] =
         "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
         "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
         "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcde";
-
-typedef struct Fixture {
-        FakeIndex fake;
-        Space *space;
-        Lookup found;
-} Fixture;
-
-static void fixture_new(Fixture *f)
-{
-        fake_index_new(&f->fake, 2048, 256, 512);
-        assert_int_equal(fake_index_open(&f->fake, &f->space), 0);
-}
-
-static void fixture_free(Fixture *f)
-{
-        space_unref(f->space);
-        fake_index_free(&f->fake);
-}
-
-static LookupOutcome fixture_find(Fixture *f, const char *key)
-{
-        memset(&f->found, 0x55, sizeof(f->found));
-        return lookup_find(f->space, fake_key(key), NOW, &f->found);
-}
-
-static uint32_t fixture_add(Fixture *f, const char *key)
-{
-        return fake_index_add(&f->fake, &(FakeObject){ .key = fake_key(key), .state = LAYOUT_SLOT_SEALED });
-}
 
 static void test_find_keys_of_all_lengths(void **state)
 {
