@@ -76,21 +76,15 @@ static BatchTurn get_one(Batch *batch, size_t index)
 {
         GetBatch *get = get_batch(batch);
         struct folio_get_item *item = batch_item(batch, index);
-        Object *object = NULL;
-        Space *space;
+        Object *object;
         Lookup look;
         Key key;
         int r;
 
         item->object = NULL;
-        r = batch_open_readable(batch, item->name, &space, &key);
+        r = region_open(batch, item->name, &object, &key);
         if (r == BATCH_OPENING)
                 return BATCH_OPENING;
-        if (r == 0) {
-                object = object_new(batch->op.client, space);
-                if (!object)
-                        r = error_set(FOLIO_E_NO_MEMORY, "this process has no memory left for a batch");
-        }
         if (r < 0) {
                 batch_set_error(batch, index, r);
                 return BATCH_ON;

@@ -80,6 +80,17 @@ static bool region_make_room(RegionBatch *regions)
         return regions->held;
 }
 
+int region_open(Batch *batch, const char *name, Object **ret, Key *ret_key)
+{
+        Space *space;
+        int r = batch_open_readable(batch, name, &space, ret_key);
+
+        if (r != 0)
+                return r;
+        *ret = object_new(batch->op.client, space);
+        return *ret ? 0 : error_set(FOLIO_E_NO_MEMORY, "this process has no memory left for a batch");
+}
+
 BatchTurn region_want(RegionBatch *regions, size_t index, Object *consume_object)
 {
         int r = 0;

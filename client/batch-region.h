@@ -30,6 +30,9 @@ static inline RegionBatch *region_batch(Batch *batch)
         return CONTAINER_OF(batch, RegionBatch, batch);
 }
 
+/* The object that @name will stand for, new, in a namespace that may be read. 0, BATCH_OPENING, or the item's error. */
+int region_open(Batch *batch, const char *name, Object **ret, Key *ret_key);
+
 /* The region of an item's object is asked for. The reference is taken over. ON or BUSY. */
 BatchTurn region_want(RegionBatch *regions, size_t index, Object *consume_object);
 
