@@ -9,6 +9,7 @@
 
 #include "base/cleanup.h"
 #include "client/call.h"
+#include "client/made.h"
 #include "client/read.h"
 #include "client/view.h"
 
@@ -64,6 +65,11 @@ static int map_write_now(Object *object, bool populate)
                 return error_set(FOLIO_E_STATE, "a seal of the object has begun: it can only be sealed again, or aborted");
         case OBJECT_STREAM:
                 return error_set(FOLIO_E_UNSUPPORTED, "a streamed object has no memory to map: folio_object_write() it");
+        case OBJECT_PIPED:
+                return error_set(FOLIO_E_STATE, "a seal of the object has begun: it can only be sealed again, or aborted");
+        case OBJECT_LEASED:
+                made_prepare_all(object);
+                return 1;
         case OBJECT_STAGED:
                 return 1;
         case OBJECT_FILLED:
@@ -162,7 +168,7 @@ _public_ int folio_object_map_write(struct folio_object *handle, void **ret)
         /* A seal that another thread begins meanwhile takes both away: it says so with the lock first. */
         (void)pthread_mutex_lock(&object->lock);
         mapping = atomic_load(&object->writing);
-        if (atomic_load(&object->kind) == OBJECT_STAGED)
+        if (atomic_load(&object->kind) == OBJECT_STAGED || atomic_load(&object->kind) == OBJECT_LEASED)
                 data = object->staged;
         if (!data && object->capacity_bytes == 0)
                 data = object_empty_address();

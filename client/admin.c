@@ -75,6 +75,7 @@ static int change_init(AdminOp *admin, Client *client, ProtoVerb verb, const str
         admin->ns.objects_max = settings.objects_max;
         admin->ns.backing = settings.backing;
         admin->ns.huge = settings.huge;
+        admin->ns.writers = settings.writers;
         return 0;
 }
 
@@ -166,6 +167,8 @@ static void take_namespaces(Op *op, const ProtoReply *reply, int *fds, size_t n_
                         .unsealed_bytes = from->unsealed_bytes,
                         .n_unsealed = from->n_unsealed,
                         .index_bytes = from->index_bytes,
+                        .writers = from->writers,
+                        .leased_bytes = from->leased_bytes,
                 };
 
                 memcpy(entry.name, from->name, sizeof(entry.name));

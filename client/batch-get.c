@@ -9,6 +9,7 @@
 #include "client/ahead.h"
 #include "client/batch-region.h"
 #include "client/get.h"
+#include "client/sealed.h"
 #include "folio/batch.h"
 
 typedef struct GetBatch {
@@ -29,6 +30,8 @@ static int get_finish(RegionBatch *regions, size_t index, Object *object, const 
         if (reply)
                 r = object_add_region(object, reply, consume_fd, regions->flags & FOLIO_GET_WRITABLE,
                                       regions->flags & FOLIO_GET_POPULATE);
+        if (r == 0 && regions->flags & FOLIO_GET_SEALED)
+                r = sealed_make(object);
         if (r == 0) {
                 item->object = object_give(object);
                 if (item->object)
@@ -151,9 +154,9 @@ static int get_init(GetBatch *get, Client *client, struct folio_get_item *items,
 {
         int r;
 
-        *get = (GetBatch){ .regions = { .flags = flags, .finish = get_finish } };
+        *get = (GetBatch){ .regions = { .flags = get_real_flags(flags), .finish = get_finish } };
         r = batch_init(&get->regions.batch, client, &get_kind, items, n_items);
-        if (r == 0 && ((flags & ~(FOLIO_GET_UNMAPPED | FOLIO_GET_WRITABLE | FOLIO_GET_POPULATE)) || timeout_ms < FOLIO_TIMEOUT_FOREVER))
+        if (r == 0 && ((flags & ~GET_FLAGS) || timeout_ms < FOLIO_TIMEOUT_FOREVER))
                 r = error_set(FOLIO_E_INVALID, "flags 0x%x, or a timeout of %d ms, for a get", flags, timeout_ms);
         get->until = get_until(timeout_ms);
         return r;

@@ -66,6 +66,7 @@ _public_ int folio_delete_many_async(struct folio_client *client, struct folio_d
         Batch batch;
         int r = batch_init(&batch, client, &delete_kind, items, n_items);
 
+        batch.op.is_changing = true;
         return r < 0 ? r : call_async(&batch.op, sizeof(batch), batch_begin, done, userdata);
 }
 

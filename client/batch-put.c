@@ -256,5 +256,6 @@ _public_ int folio_put_many_async(struct folio_client *client, struct folio_put_
         PutBatch puts = { .next_large = 0 };
         int r = batch_init(&puts.batch, client, &put_kind, items, n_items);
 
+        puts.batch.op.is_changing = true;
         return r < 0 ? r : call_async(&puts.batch.op, sizeof(puts), batch_begin, done, userdata);
 }

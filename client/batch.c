@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "client/get.h"
+#include "client/order.h"
 
 int batch_init(Batch *batch, Client *client, const BatchKind *kind, void *items, size_t n_items)
 {
@@ -133,6 +134,15 @@ static void batch_end(Batch *batch)
         op_complete(op);
 }
 
+/* What this client has asked for before shows in the index. */
+static void batch_caught_up(Op *op)
+{
+        if (op->error)
+                batch_end(CONTAINER_OF(op, Batch, op));
+        else
+                batch_go(op);
+}
+
 void batch_begin(Op *op)
 {
         Batch *batch = CONTAINER_OF(op, Batch, op);
@@ -145,7 +155,7 @@ void batch_begin(Op *op)
         if (op->error)
                 batch_end(batch);
         else
-                batch_go(op);
+                order_step(op, 0, batch_caught_up);
 }
 
 static void go_ahead(Batch *batch)

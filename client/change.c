@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Truncating and deleting: one request each, and none where the index shows that nothing is to be done. */
+/*
+ * Truncating and deleting: one record in the ring each, or one request, and none where the index shows that nothing is to
+ * be done. A delete returns when it is asked for, a truncate when it is done.
+ */
 #include "client/call.h"
-#include "client/get.h"
+#include "client/direct.h"
 
 typedef struct ChangeOp {
         Op op;
         ProtoVerb verb;
         ProtoItem item;
+        bool may_fit;                /* TRUNCATE, by a handle: to no more than the capacity */
 } ChangeOp;
 
 static void change_send(Op *op)
@@ -56,8 +60,41 @@ static int change_async(Client *client, const char *name, ProtoVerb verb, ProtoI
         ChangeOp change = { .verb = verb, .item = item };
 
         op_init(&change.op, client);
+        change.op.is_changing = true;
         (void)op_set_name(&change.op, name);
         return call_async(&change.op, sizeof(change), change_begin, done, userdata);
+}
+
+/* 0, an error, or DIRECT_NOT. */
+static int truncate_now(Client *client, const char *name, uint64_t size_bytes)
+{
+        LookupOutcome outcome;
+        RingResult result;
+        RingRecord *record;
+        uint64_t sequence;
+        Direct direct;
+        Lookup look;
+        int r;
+
+        if (!direct_begin(&direct, client, name))
+                return DIRECT_NOT;
+        r = direct_look(&direct, false, &outcome, &look);
+        if (r != 0)
+                return r;
+        /* Why it cannot be is for the daemon to say. */
+        if (outcome != LOOKUP_FOUND || look.copy.state != LAYOUT_SLOT_MUTABLE || size_bytes > look.copy.capacity_bytes)
+                return DIRECT_NOT;
+        if (look.copy.size_bytes == size_bytes)
+                return 0;
+        if (!direct_want(&direct))
+                return DIRECT_NOT;
+        r = pipe_begin(client, direct.ring, &record, &sequence);
+        if (r < 0)
+                return r;
+        direct_fill(&direct, RING_VERB_TRUNCATE, record);
+        record->size_bytes = size_bytes;
+        ring_submit(direct.ring, direct.hash, true);
+        return pipe_result(client, direct.ring, sequence, name, &result);
 }
 
 static int check_size(Client *client, uint64_t size_bytes)
@@ -74,7 +111,9 @@ _public_ int folio_truncate(struct folio_client *client, const char *name, uint6
 {
         int r = check_size(client, size_bytes);
 
-        return r < 0 ? r : change_wait(client, name, VERB_TRUNCATE, (ProtoItem){ .size_bytes = size_bytes });
+        if (r == 0)
+                r = truncate_now(client, name, size_bytes);
+        return r == DIRECT_NOT ? change_wait(client, name, VERB_TRUNCATE, (ProtoItem){ .size_bytes = size_bytes }) : r;
 }
 
 _public_ int folio_truncate_async(struct folio_client *client, const char *name, uint64_t size_bytes, folio_done_fn done,
@@ -114,10 +153,37 @@ static int truncate_init(ChangeOp *change, struct folio_object *handle, uint64_t
         change->op.space = object->space;
         change->item = object_slot_item(object);
         change->item.size_bytes = size_bytes;
+        change->may_fit = size_bytes <= object->capacity_bytes;
         *ret_first = truncate_begin;
         if (object->space->shared && (object->space->rights & FOLIO_RIGHT_WRITE) && object_size(object) == size_bytes)
                 *ret_first = truncate_nothing;
         return 0;
+}
+
+/* By slot. 0, an error, or DIRECT_NOT. */
+static int truncate_object_now(const ChangeOp *change)
+{
+        Client *client = change->op.client;
+        Ring *ring = change->op.space->shared ? pipe_want(client) : NULL;
+        RingResult result;
+        RingRecord *record;
+        uint64_t sequence;
+        int r;
+
+        if (!ring)
+                return DIRECT_NOT;
+        r = pipe_begin(client, ring, &record, &sequence);
+        if (r < 0)
+                return r;
+        *record = (RingRecord){
+                .verb = RING_VERB_TRUNCATE,
+                .namespace_id = change->op.space->id,
+                .slot = change->item.slot,
+                .generation = change->item.generation,
+                .size_bytes = change->item.size_bytes,
+        };
+        ring_submit(ring, 0, true);
+        return pipe_result(client, ring, sequence, "the object", &result);
 }
 
 _public_ int folio_object_truncate(struct folio_object *handle, uint64_t size_bytes)
@@ -126,7 +192,9 @@ _public_ int folio_object_truncate(struct folio_object *handle, uint64_t size_by
         OpStep first = NULL;
         int r = truncate_init(&change, handle, size_bytes, &first);
 
-        return r < 0 ? r : call_wait(&change.op, first);
+        if (r == 0)
+                r = first == truncate_begin && change.may_fit ? truncate_object_now(&change) : DIRECT_NOT;
+        return r == DIRECT_NOT ? call_wait(&change.op, first) : r;
 }
 
 _public_ int folio_object_truncate_async(struct folio_object *handle, uint64_t size_bytes, folio_done_fn done, void *userdata)
@@ -135,7 +203,10 @@ _public_ int folio_object_truncate_async(struct folio_object *handle, uint64_t s
         OpStep first = NULL;
         int r = truncate_init(&change, handle, size_bytes, &first);
 
-        return r < 0 ? r : call_async(&change.op, sizeof(change), first, done, userdata);
+        if (r < 0)
+                return r;
+        change.op.is_changing = true;
+        return call_async(&change.op, sizeof(change), first, done, userdata);
 }
 
 static int delete_item(Client *client, uint32_t flags, ProtoItem *ret)
@@ -148,12 +219,45 @@ static int delete_item(Client *client, uint32_t flags, ProtoItem *ret)
         return r;
 }
 
+/* 0, an error, or DIRECT_NOT. */
+static int delete_now(Client *client, const char *name, uint32_t flags)
+{
+        LookupOutcome outcome;
+        RingResult result;
+        RingRecord *record;
+        uint64_t sequence;
+        Direct direct;
+        Lookup look;
+        int r;
+
+        if (!direct_begin(&direct, client, name))
+                return DIRECT_NOT;
+        r = direct_look(&direct, !flags, &outcome, &look);
+        if (r != 0)
+                return r;
+        if (outcome == LOOKUP_MISSING)
+                return flags & PROTO_ITEM_IF_EXISTS ? 0 : get_explain_missing(name, &look);
+        /* One that takes memory of its own is worth a message: then that is free when this returns, with what we keep of it. */
+        if (look.copy.state == LAYOUT_SLOT_WRITING || look.copy.placement == FOLIO_PLACEMENT_OWN || !direct_want(&direct))
+                return DIRECT_NOT;
+        r = pipe_begin(client, direct.ring, &record, &sequence);
+        if (r < 0)
+                return r;
+        direct_fill(&direct, RING_VERB_DELETE, record);
+        record->flags = flags;
+        ring_submit(direct.ring, direct.hash, client->is_visible);
+        leases_note_freed(direct.entry);
+        return client->is_visible ? pipe_result(client, direct.ring, sequence, name, &result) : 0;
+}
+
 _public_ int folio_delete(struct folio_client *client, const char *name, uint32_t flags)
 {
         ProtoItem item;
         int r = delete_item(client, flags, &item);
 
-        return r < 0 ? r : change_wait(client, name, VERB_DELETE, item);
+        if (r == 0)
+                r = delete_now(client, name, item.flags);
+        return r == DIRECT_NOT ? change_wait(client, name, VERB_DELETE, item) : r;
 }
 
 _public_ int folio_delete_async(struct folio_client *client, const char *name, uint32_t flags, folio_done_fn done,

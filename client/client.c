@@ -19,10 +19,12 @@
 #include "client/lib/crew.h"
 #include "client/loop.h"
 #include "client/object.h"
+#include "client/leases.h"
 #include "client/operation.h"
+#include "client/pipe.h"
 #include "client/search.h"
 
-#define OPEN_FLAGS (FOLIO_OPEN_SPAWN | FOLIO_OPEN_DUMPABLE)
+#define OPEN_FLAGS (FOLIO_OPEN_SPAWN | FOLIO_OPEN_DUMPABLE | FOLIO_OPEN_VISIBLE)
 
 enum {
         CLIENT_TIMEOUT_MS_DEFAULT = 30000,
@@ -85,6 +87,8 @@ void client_release_user(Client *client)
                 return;
         if (atomic_fetch_sub_explicit(&client->n_users, 1, memory_order_acq_rel) != 1)
                 return;
+        leases_free_all(client);
+        pipe_free(client);
         names_free(client);
         staging_free(client->staging);
         maps_free(client->maps);
@@ -141,11 +145,15 @@ static int client_new(const struct folio_open_options *options, uint64_t timeout
                 r = maps_new(mapping_bytes_max, mappings_max, &client->maps);
         if (r == 0 && options->flags & FOLIO_OPEN_DUMPABLE)
                 maps_allow_dumps(client->maps);
+        if (r == 0)
+                r = pipe_new(client);
+        client->is_visible = options->flags & FOLIO_OPEN_VISIBLE;
         if (r == 0 && options->copy_threads > 0)
                 r = crew_new(options->copy_threads, &client->crew);
         if (r == 0)
                 r = clients_add(client);
         if (r < 0) {
+                pipe_free(client);
                 maps_free(client->maps);
                 requests_free(client->requests);
                 client->crew = crew_free(client->crew);

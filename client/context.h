@@ -20,6 +20,7 @@
 #include "client/lib/forked.h"
 #include "client/lib/maps.h"
 #include "client/lib/request.h"
+#include "client/lib/ring.h"
 #include "client/lib/spares.h"
 #include "client/lib/spawn.h"
 #include "client/lib/staging.h"
@@ -44,6 +45,13 @@ struct folio_client {
         List siblings;               /* all clients of the process */
         char address[SPAWN_ADDRESS_BYTES_MAX];
         Spares spares;               /* objects let go of: see object_take() */
+        bool is_visible;             /* FOLIO_OPEN_VISIBLE */
+        Ring *_Atomic ring;          /* NULL: not made yet, or refused: see pipe.h. Once there it stays. */
+        struct Pipe *pipe;
+
+        /* What has been asked for by the socket and may not have been carried out yet: see order.h. */
+        atomic_uint n_changing;      /* asynchronous operations under way that change something */
+        _Atomic uint64_t told_id;    /* the last request before the last word that is not answered; 0: nothing of the kind */
 
         /* Under the lock of `requests`. */
         atomic_bool is_opening;      /* written under it: what is called waits in opening_waiters */

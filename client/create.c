@@ -13,9 +13,10 @@
 #include "base/cleanup.h"
 #include "client/lib/handle.h"
 #include "client/loop.h"
+#include "client/made.h"
 #include "proto/status.h"
 
-#define CREATE_FLAGS (FOLIO_REPLACE | FOLIO_MUTABLE | FOLIO_SPARSE | FOLIO_OWN_REGION | FOLIO_STREAM)
+#define CREATE_FLAGS (FOLIO_REPLACE | FOLIO_MUTABLE | FOLIO_SPARSE | FOLIO_OWN_REGION | FOLIO_STREAM | FOLIO_PUT_VISIBLE)
 
 typedef struct CreateOp {
         Op op;
@@ -30,7 +31,7 @@ static int check_flags(const struct folio_create_options *options, uint64_t size
 {
         if (options->flags & ~CREATE_FLAGS)
                 return error_set(FOLIO_E_INVALID, "unknown flags 0x%x for a new object", options->flags & ~CREATE_FLAGS);
-        if (options->flags & ~flags_allowed)
+        if (options->flags & ~(flags_allowed | FOLIO_PUT_VISIBLE))
                 return error_set(FOLIO_E_INVALID, "FOLIO_MUTABLE, FOLIO_SPARSE and FOLIO_STREAM are for folio_create()");
         if ((options->flags & FOLIO_STREAM) && (options->flags & FOLIO_MUTABLE))
                 return error_set(FOLIO_E_INVALID, "an object is either streamed or mutable");
@@ -74,7 +75,8 @@ int create_read_options(const struct folio_create_options *given, uint64_t size_
                 options.flags &= ~(FOLIO_OWN_REGION | FOLIO_SPARSE);
         *item = (ProtoItem){
                 .size_bytes = size_bytes,
-                .flags = options.flags,
+                /* That it is to be visible is for us to see to. */
+                .flags = options.flags & ~FOLIO_PUT_VISIBLE,
                 .lifetime = options.lifetime,
                 .expires_ns = options.expires_ns,
                 .capacity_bytes = options.capacity_bytes,
@@ -86,6 +88,13 @@ int create_read_options(const struct folio_create_options *given, uint64_t size_
         if (item->content_type.n_bytes > FOLIO_CONTENT_TYPE_BYTES_MAX)
                 return error_set(FOLIO_E_INVALID, "a content type takes at most %d bytes", FOLIO_CONTENT_TYPE_BYTES_MAX);
         return 0;
+}
+
+bool create_is_visible(const Client *client, const struct folio_create_options *given)
+{
+        const size_t n_bytes = offsetof(struct folio_create_options, flags) + sizeof(given->flags);
+
+        return client->is_visible || (given && given->struct_bytes >= n_bytes && given->flags & FOLIO_PUT_VISIBLE);
 }
 
 bool create_keep_texts(ProtoItem *item, void **ret_texts)
@@ -112,6 +121,7 @@ void create_tell_abort(Client *client, uint32_t namespace_id, uint32_t slot, uin
         ProtoRequest message = { .verb = VERB_ABORT, .namespace_id = namespace_id, .n_items = 1, .items = &item };
 
         requests_tell(client->requests, &message, false);
+        order_told(client);
 }
 
 typedef struct LateCreate {
@@ -245,6 +255,24 @@ static void create_begin(Op *op)
                 names_open(op, namespace, create_send);
 }
 
+/* Through the ring. 0, an error, or DIRECT_NOT. */
+static int create_now(Client *client, const char *name, const ProtoItem *item, bool is_visible, struct folio_object **ret)
+{
+        Object *object;
+        struct folio_object *handle;
+        int r = made_create(client, name, item, is_visible, &object);
+
+        if (r != 0)
+                return r;
+        handle = handle_new(object);
+        if (!handle) {
+                object_unref(object);
+                return error_set(FOLIO_E_NO_MEMORY, "this process has no memory left for another handle");
+        }
+        *ret = handle;
+        return 0;
+}
+
 _public_ int folio_create(struct folio_client *client, const char *name, uint64_t size_bytes,
                           const struct folio_create_options *options, struct folio_object **ret)
 {
@@ -255,7 +283,9 @@ _public_ int folio_create(struct folio_client *client, const char *name, uint64_
                 r = error_set(FOLIO_E_INVALID, "there is no place for the handle");
         if (r == 0)
                 r = create_read_options(options, size_bytes, CREATE_FLAGS, &create.item);
-        if (r < 0)
+        if (r == 0)
+                r = create_now(client, name, &create.item, create_is_visible(client, options), ret);
+        if (r != DIRECT_NOT)
                 return r;
         op_init(&create.op, client);
         (void)op_set_name(&create.op, name);
@@ -295,6 +325,7 @@ _public_ int folio_create_async(struct folio_client *client, const char *name, u
         }
         create->item = item;
         op_init(&create->op, client);
+        create->op.is_changing = true;
         op_set_async(&create->op, done, userdata, create_op_free);
         if (!op_set_name(&create->op, name)) {
                 r = error_set_sentence(create->op.error, create->op.sentence);
@@ -310,7 +341,7 @@ _public_ int folio_object_abort(struct folio_object *handle)
 {
         int r;
         bool was_unsealed;
-        Object *object = object_find(handle, &r);
+        Object *object = object_find_piped(handle, &r);
 
         if (!object)
                 return r;

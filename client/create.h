@@ -8,6 +8,9 @@
 /* The options as the wire has them: @item borrows from @given. 0, FOLIO_E_INVALID or FOLIO_E_TOO_LARGE, with the sentence. */
 int create_read_options(const struct folio_create_options *given, uint64_t size_bytes, uint32_t flags_allowed, ProtoItem *item);
 
+/* Is the object to be seen by others when the call, or its seal, returns? */
+bool create_is_visible(const Client *client, const struct folio_create_options *given);
+
 /* Makes @item borrow from a copy, *@ret_texts, to be freed. False: no memory. */
 bool create_keep_texts(ProtoItem *item, void **ret_texts);
 

@@ -11,6 +11,7 @@
 #include "base/cleanup.h"
 #include "client/lib/maps.h"
 #include "client/lib/splice.h"
+#include "client/made.h"
 #include "client/stream.h"
 
 /* A descriptor that can never do is the caller's mistake. */
@@ -47,6 +48,23 @@ static int write_memory(uint8_t *to, int fd, uint64_t n_bytes, uint64_t *ret_n_b
         size_t n;
         int r = splice_read(fd, to, (size_t)n_bytes, &n);
 
+        if (r < 0)
+                return outside_failed("gave", n, n_bytes, r);
+        *ret_n_bytes = n;
+        return 0;
+}
+
+/* What does not come must not be what was there before. */
+static int write_leased(Object *object, uint64_t offset_bytes, int fd, uint64_t n_bytes, uint64_t *ret_n_bytes)
+{
+        uint8_t *data = object->staged;
+        uint64_t zero_from = made_prepare(object, offset_bytes, n_bytes);
+        size_t n;
+        int r = splice_read(fd, data + offset_bytes, (size_t)n_bytes, &n);
+
+        zero_from = MAX(zero_from, offset_bytes + n);
+        if (zero_from < offset_bytes + n_bytes)
+                memset(data + zero_from, 0, (size_t)(offset_bytes + n_bytes - zero_from));
         if (r < 0)
                 return outside_failed("gave", n, n_bytes, r);
         *ret_n_bytes = n;
@@ -138,6 +156,8 @@ _public_ int folio_object_write_file(struct folio_object *handle, uint64_t offse
                 *ret_n_bytes = 0;
                 return 0;
         }
+        if (kind == OBJECT_LEASED)
+                return write_leased(object, offset_bytes, fd, n_bytes, ret_n_bytes);
         if (kind == OBJECT_STAGED)
                 return write_memory((uint8_t *)object->staged + offset_bytes, fd, n_bytes, ret_n_bytes);
         return write_own(object, offset_bytes, fd, n_bytes, ret_n_bytes);

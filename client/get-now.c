@@ -8,6 +8,7 @@
 
 #include "base/checked.h"
 #include "client/get.h"
+#include "client/order.h"
 #include "client/read.h"
 
 enum {
@@ -162,7 +163,7 @@ Object *get_now(Client *client, Key namespace, Key key, uint32_t flags)
         Space *space = names_find(client, namespace);
         Lookup look;
 
-        if (UNLIKELY(!space || !space->shared))
+        if (UNLIKELY(!space || !space->shared || order_catch_up(client, space, key) < 0))
                 return NULL;
         if (UNLIKELY(lookup_find_to_pin(space, key, 0, &look) != LOOKUP_FOUND))
                 return NULL;
@@ -204,6 +205,9 @@ int get_read_now(Client *client, const char *name, uint64_t offset_bytes, void *
 
         space = r == 0 ? names_find(client, namespace) : NULL;
         if (!space || !space->shared)
+                return r;
+        r = order_catch_up(client, space, key);
+        if (r < 0)
                 return r;
         if (LIKELY(find(space, key, &look) == LOOKUP_FOUND) && read_unheld(client, space, &look, offset_bytes, buffer, n_bytes))
                 return 1;

@@ -13,9 +13,10 @@
 #include "client/lib/connection.h"
 #include "client/loop.h"
 #include "client/read.h"
+#include "client/sealed.h"
 
 #define GET_SLICE_NS (UINT64_C(250) * 1000 * 1000)
-#define GET_FLAGS (FOLIO_GET_UNMAPPED | FOLIO_GET_WRITABLE | FOLIO_GET_POPULATE)
+#define GET_POLL_NS UINT64_C(100000)
 
 typedef struct GetOp {
         Op op;
@@ -49,6 +50,8 @@ static void get_end(GetOp *get)
 {
         Op *op = &get->op;
 
+        if (op->error == 0 && get->flags & FOLIO_GET_SEALED)
+                op_fail_as_thread(op, sealed_make(get->object));
         if (op->error == 0 && op->done && !get->is_read) {
                 op->object = object_give(get->object);
                 if (op->object)
@@ -127,6 +130,9 @@ static bool get_sleep(GetOp *get, const Lookup *look, uint64_t now_ns)
         int error;
 
         idle_sweep(op->client->maps);
+        if (op->is_waited && get->flags & FOLIO_GET_POLL &&
+            lookup_poll(op->space, look, MIN(get->until.deadline_ns - now_ns, GET_POLL_NS)))
+                return true;
         if (op->is_waited) {
                 /* A daemon that has died wakes nobody. */
                 if (!lookup_wait(op->space, look, MIN(get->until.deadline_ns - now_ns, GET_SLICE_NS)) &&
@@ -289,6 +295,12 @@ static int check_arguments(Client *client, uint32_t flags, int timeout_ms)
         return 0;
 }
 
+/* Bytes to be copied are wanted where they can be reached. */
+uint32_t get_real_flags(uint32_t flags)
+{
+        return flags & FOLIO_GET_SEALED ? flags & ~FOLIO_GET_UNMAPPED : flags;
+}
+
 _public_ int folio_get(struct folio_client *client, const char *name, uint32_t flags, int timeout_ms,
                        struct folio_object **ret)
 {
@@ -304,9 +316,9 @@ _public_ int folio_get(struct folio_client *client, const char *name, uint32_t f
                 r = get_split_name(name, &namespace, &key);
         if (r < 0)
                 return r;
-        object = get_now(client, namespace, key, flags);
+        object = flags & FOLIO_GET_SEALED ? NULL : get_now(client, namespace, key, flags);
         if (UNLIKELY(!object)) {
-                r = get_wait(client, name, flags, get_until(timeout_ms), &object);
+                r = get_wait(client, name, get_real_flags(flags), get_until(timeout_ms), &object);
                 if (r < 0)
                         return r;
         }
@@ -357,7 +369,7 @@ _public_ int folio_get_async(struct folio_client *client, const char *name, uint
         get = get_op_new(client, name, done, userdata);
         if (!get)
                 return error_set(FOLIO_E_NO_MEMORY, "this process has no memory left for the request");
-        get->flags = flags;
+        get->flags = get_real_flags(flags);
         get->until = get_until(timeout_ms);
         op_begin(&get->op, get_begin);
         loop_update(client);

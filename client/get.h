@@ -8,6 +8,11 @@
 
 #include "client/object.h"
 
+#define GET_FLAGS (FOLIO_GET_UNMAPPED | FOLIO_GET_WRITABLE | FOLIO_GET_POPULATE | FOLIO_GET_SEALED | FOLIO_GET_POLL)
+
+/* What @flags of the program come down to. */
+uint32_t get_real_flags(uint32_t flags);
+
 typedef enum GetOutcome {
         GET_DONE,                    /* held, and mapped where wanted */
         GET_REGION,                  /* held; the mapping must be asked for */

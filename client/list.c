@@ -14,6 +14,7 @@
 
 #include "base/checked.h"
 #include "client/get.h"
+#include "client/order.h"
 #include "client/stat.h"
 
 enum {
@@ -269,9 +270,18 @@ static void list_opened(Op *op)
         op_complete(op);
 }
 
+/* Whatever this client has asked for before. */
+static void list_catch_up(Op *op)
+{
+        if (op->error)
+                list_opened(op);
+        else
+                order_step(op, 0, list_opened);
+}
+
 static void list_begin(Op *op)
 {
-        list_open_prefix(op, list_opened);
+        list_open_prefix(op, list_catch_up);
 }
 
 static int list_init_op(ListOp *list, Client *client, const char *prefix, struct folio_list **ret)
@@ -313,6 +323,9 @@ _public_ int folio_list_next(struct folio_list *list, struct folio_stat *entries
                 return error_set(FOLIO_E_INVALID, "a list, and room for one entry with struct_bytes set, are wanted");
         struct_bytes = entries->struct_bytes;
         n_entries = MIN(n_entries, (size_t)INT32_MAX);
+        /* What has been deleted here is left out. Where the daemon does not answer any more, the index is as it is. */
+        if (forked_is_mine(list->client->fork_mark))
+                (void)order_catch_up(list->client, list->space, (Key){ NULL, 0 });
         while (n < n_entries && list->next < list->n_entries) {
                 const uint8_t *key = list->keys + list->entries[list->next++].offset;
                 struct folio_stat *entry = (struct folio_stat *)(void *)((uint8_t *)entries + n * struct_bytes);

@@ -6,18 +6,19 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "client/order.h"
 
 static inline bool is_name(const Name *name, Key namespace)
 {
         return name->n_bytes == namespace.n_bytes && memcmp(name->space->name, namespace.bytes, namespace.n_bytes) == 0;
 }
 
-Space *names_find(Client *client, Key namespace)
+Name *names_find_entry(Client *client, Key namespace)
 {
         Name *name = atomic_load_explicit(&client->name_last, memory_order_acquire);
 
         if (LIKELY(name && is_name(name, namespace) && names_is_open(name->space)))
-                return name->space;
+                return name;
         for (name = atomic_load_explicit(&client->names, memory_order_acquire); name; name = name->next)
                 if (is_name(name, namespace))
                         break;
@@ -25,7 +26,14 @@ Space *names_find(Client *client, Key namespace)
         if (!name || !names_is_open(name->space))
                 return NULL;
         atomic_store_explicit(&client->name_last, name, memory_order_release);
-        return name->space;
+        return name;
+}
+
+Space *names_find(Client *client, Key namespace)
+{
+        Name *name = names_find_entry(client, namespace);
+
+        return LIKELY(name) ? name->space : NULL;
 }
 
 Name *names_entry(Client *client, const Space *space)
@@ -76,6 +84,7 @@ static void take_namespace(Op *op, const ProtoReply *reply, int *fds, size_t n_f
         }
         name->space = space;
         name->n_bytes = strlen(space->name);
+        name->writers = ns->writers;
         name->watch_fd = -1;
         name->next = atomic_load_explicit(&client->names, memory_order_relaxed);
         atomic_store_explicit(&client->names, name, memory_order_release);
@@ -89,7 +98,7 @@ void names_open(Op *op, Key namespace, OpStep step)
 
         op->space = names_find(op->client, namespace);
         if (op->space) {
-                step(op);
+                order_step(op, order_hash(op->space, op->key), step);
                 return;
         }
         memcpy(message.ns.name, namespace.bytes, MIN(namespace.n_bytes, (size_t)FOLIO_NAMESPACE_BYTES_MAX));

@@ -13,6 +13,8 @@ struct Name {
         Name *next;
         Space *space;
         size_t n_bytes;              /* of space->name */
+        uint32_t writers;            /* enum folio_writers */
+        struct Leases *_Atomic leases; /* NULL: none taken yet; whoever made them frees them: see leases.h */
         /* Under the client's lock: an eventfd that tells of events, for asynchronous waits. */
         int watch_fd;                /* -1: none yet */
         bool is_asked;               /* it is on its way */
@@ -26,6 +28,9 @@ static inline bool names_is_open(const Space *space)
 
 /* The space of @namespace, borrowed for as long as the client lives; NULL: not opened yet, or closed. */
 Space *names_find(Client *client, Key namespace);
+
+/* The same, with what else is known of it. */
+Name *names_find_entry(Client *client, Key namespace);
 
 /* The entry that @space stands in. */
 Name *names_entry(Client *client, const Space *space);

@@ -16,6 +16,7 @@
 #include "base/cleanup.h"
 #include "client/lib/handle.h"
 #include "client/lib/pins.h"
+#include "client/made.h"
 
 static uint8_t empty_object[64];
 
@@ -26,7 +27,7 @@ uint8_t *object_empty_address(void)
 
 /* --- birth and end ---------------------------------------------------------------------------------------------------------- */
 
-Object *object_find(struct folio_object *handle, int *ret_error)
+Object *object_find_piped(struct folio_object *handle, int *ret_error)
 {
         Object *object = handle ? handle_find(handle) : NULL;
 
@@ -37,6 +38,18 @@ Object *object_find(struct folio_object *handle, int *ret_error)
         }
         *ret_error = client_check(object->client);
         return LIKELY(*ret_error == 0) ? object : NULL;
+}
+
+Object *object_find(struct folio_object *handle, int *ret_error)
+{
+        Object *object = object_find_piped(handle, ret_error);
+
+        if (UNLIKELY(object && atomic_load_explicit(&object->kind, memory_order_acquire) == OBJECT_PIPED)) {
+                *ret_error = made_resolve(object);
+                if (*ret_error < 0)
+                        return NULL;
+        }
+        return object;
 }
 
 /* Its contents as those of a new one; what it has for life stays. */
@@ -99,7 +112,11 @@ static void tell(Object *object, ProtoVerb verb, bool is_hint)
         ProtoItem item = object_slot_item(object);
         ProtoRequest message = { .verb = verb, .namespace_id = object->space->id, .n_items = 1, .items = &item };
 
+        if (verb == VERB_RELEASE && pipe_release(object->client, object->space->id, object->slot, object->generation))
+                return;
         requests_tell(object->client->requests, &message, is_hint);
+        if (!is_hint)
+                order_told(object->client);
 }
 
 bool object_pin(Object *object)
@@ -148,6 +165,8 @@ static void extra_free(ObjectExtra *extra)
         (void)close_fd(atomic_load(&extra->fd));
         if (atomic_load(&extra->private_data))
                 maps_unmap(atomic_load(&extra->private_data), extra->private_bytes);
+        if (extra->sealed_data)
+                maps_unmap(extra->sealed_data, extra->sealed_bytes);
         free(extra);
 }
 
@@ -187,9 +206,13 @@ static Mapping *object_let_go(Object *object, bool is_to_keep)
         /* Not before it is unmapped: who lets go of it last gives the memory back, and that takes long. */
         if (is_last)
                 tell(object, VERB_RELEASE, true);
+        if (UNLIKELY(object->made)) {
+                made_end(object);
+                return kept;
+        }
         if (is_unsealed)
                 tell(object, VERB_ABORT, false);
-        if (object->staged)
+        if (object->staged && is_unsealed)
                 staging_give(client->staging, object->staged);
         return kept;
 }
@@ -253,6 +276,7 @@ void object_fill(Object *object, uint32_t slot, const LayoutSlot *copy)
         object->is_mutable = copy->state == LAYOUT_SLOT_MUTABLE;
         object->capacity_bytes = object->is_mutable ? copy->capacity_bytes : copy->size_bytes;
         object->region_id = copy->region_id;
+        object->protection = copy->protection;
         object->is_sparse = copy->flags & LAYOUT_FLAG_SPARSE;
         if (LIKELY(copy->placement == FOLIO_PLACEMENT_PACKED)) {
                 object->offset_bytes = (uint64_t)copy->offset_units * LAYOUT_CHUNK_UNIT_BYTES;
@@ -398,8 +422,11 @@ const uint8_t *object_peek(const Object *object)
 
         if (!mapping)
                 mapping = atomic_load_explicit(&object->writing, memory_order_acquire);
-        if (mapping)
+        if (LIKELY(mapping))
                 return mapping->data + object->offset_bytes;
+        /* A copy of its own, or the lease it was made in. */
+        if (object->staged)
+                return object->staged;
         return object->capacity_bytes == 0 ? empty_object : NULL;
 }
 
@@ -437,9 +464,12 @@ int object_check_writable(const Object *object, ObjectKind *ret)
         return 0;
 }
 
-int object_check_readable(const Object *object, uint64_t offset_bytes, uint64_t n_bytes)
+int object_check_readable(Object *object, uint64_t offset_bytes, uint64_t n_bytes)
 {
         ObjectKind kind = (ObjectKind)atomic_load(&object->kind);
+
+        if (kind == OBJECT_LEASED)
+                made_prepare_all(object);
 
         if (kind == OBJECT_STREAM)
                 return error_set(FOLIO_E_INVALID, "an object that is being streamed cannot be read before it is sealed");
@@ -453,7 +483,7 @@ int object_check_readable(const Object *object, uint64_t offset_bytes, uint64_t 
 _public_ uint64_t folio_object_size(struct folio_object *handle)
 {
         int error;
-        Object *object = object_find(handle, &error);
+        Object *object = object_find_piped(handle, &error);
 
         return object ? object_size(object) : 0;
 }
@@ -461,7 +491,7 @@ _public_ uint64_t folio_object_size(struct folio_object *handle)
 _public_ int folio_object_release(struct folio_object *handle)
 {
         int r;
-        Object *object = object_find(handle, &r);
+        Object *object = object_find_piped(handle, &r);
 
         if (!object)
                 return r;

@@ -21,6 +21,8 @@ typedef enum ObjectKind {
         OBJECT_FILLED,               /* being written, in a region of its own */
         OBJECT_STREAM,               /* being written, through the daemon */
         OBJECT_ENDED,                /* a seal has begun: it can only be sealed again, or aborted */
+        OBJECT_LEASED,               /* being written, in a lease */
+        OBJECT_PIPED,                /* its seal is under way in the ring, and nobody has asked yet what came of it */
 } ObjectKind;
 
 /* What is known of ranges of an own region that read as zeros. Of a packed object nothing is to be known. */
@@ -37,9 +39,14 @@ typedef struct ObjectExtra {
         uint64_t extents_ns;         /* HINTS: changed_ns of the slot that they are of; 0: none yet */
         uint32_t extents_block;      /* of the slot that they are of */
         atomic_int fd;               /* read-only, of the region, to read what should not be touched through a mapping; -1 */
+        uint8_t *sealed_data;        /* a copy that nobody else can change, instead of a mapping; NULL: none */
         void *_Atomic private_data;  /* the copy-on-write view of it; NULL: none */
+        size_t sealed_bytes;
         size_t private_bytes;        /* that are mapped, from before the object's first byte where it does not begin the region */
 } ObjectExtra;
+
+/* What an object needs that is made through the ring: see made.h. */
+typedef struct Made Made;
 
 typedef struct Object {
         atomic_uint n_references;    /* the handle's, and of a seal under way */
@@ -65,15 +72,22 @@ typedef struct Object {
         _Atomic uint32_t zeros_sequence; /* the slot's when that was found: of a sealed object more may be listed since */
         bool is_sparse;              /* made so: what is not written yet takes no memory */
         int fd;                      /* FILLED, MUTABLE: to write by; -1 */
-        void *staged;                /* STAGED */
+        void *staged;                /* STAGED; LEASED: byte 0; a reader may have it too, where it has no pin */
+        Made *made;                  /* NULL: not through the ring */
+        uint8_t protection;          /* of one that was found: enum folio_protection */
         /* What an object has for life, through all that it stands for: all above is zeroed where it is used again. */
         Client *client;              /* a user of it */
         struct folio_object *handle; /* the last one, when it has ended: its place is ours; NULL: never had any */
         pthread_mutex_t lock;        /* of the slow things: mapping for writing, streaming, sealing */
 } Object;
 
-/* Of a handle; NULL: error_set() has been told, *@ret_error is FOLIO_E_INVALID or FOLIO_E_FORKED. */
+/*
+ * Of a handle; NULL: error_set() has been told, *@ret_error is FOLIO_E_INVALID or FOLIO_E_FORKED, or why a seal that was
+ * under way has failed.
+ */
 Object *object_find(struct folio_object *handle, int *ret_error);
+/* The same of one whose seal may still be under way (PIPED). */
+Object *object_find_piped(struct folio_object *handle, int *ret_error);
 
 /* NULL: no memory. A user of the client. */
 Object *object_new(Client *client, Space *space);
@@ -141,13 +155,14 @@ int object_check_range(const Object *object, uint64_t offset_bytes, uint64_t n_b
 int object_check_writable(const Object *object, ObjectKind *ret);
 
 /* Is it for reading now, there? 0, FOLIO_E_INVALID or FOLIO_E_RANGE with the sentence. */
-int object_check_readable(const Object *object, uint64_t offset_bytes, uint64_t n_bytes);
+int object_check_readable(Object *object, uint64_t offset_bytes, uint64_t n_bytes);
 
 static inline bool object_is_unsealed(const Object *object)
 {
         int kind = atomic_load_explicit(&object->kind, memory_order_acquire);
 
-        return kind == OBJECT_STAGED || kind == OBJECT_FILLED || kind == OBJECT_STREAM || kind == OBJECT_ENDED;
+        return kind == OBJECT_STAGED || kind == OBJECT_FILLED || kind == OBJECT_STREAM || kind == OBJECT_ENDED ||
+               kind == OBJECT_LEASED;
 }
 
 #endif

@@ -153,6 +153,15 @@ void op_schedule(Op *op, OpStep step)
         requests_unlock(requests);
 }
 
+/* What was told before this request was sent has been done before it was answered. */
+static void settle_told(Client *client, uint64_t request_id)
+{
+        uint64_t told_id = atomic_load(&client->told_id);
+
+        if (told_id != 0 && request_id > told_id)
+                (void)atomic_compare_exchange_strong(&client->told_id, &told_id, 0);
+}
+
 /* In the reader's part, or in the thread that sends. */
 static void on_reply(Request *request, int error, const ProtoReply *reply, int *fds, size_t n_fds)
 {
@@ -160,6 +169,8 @@ static void on_reply(Request *request, int error, const ProtoReply *reply, int *
         OpSettle settle = op->settle;
 
         op->settle = NULL;
+        if (UNLIKELY(atomic_load(&op->client->told_id) != 0) && error == 0)
+                settle_told(op->client, request->id);
         op->has_late_item = error && reply && reply->n_items == 1 && reply->items[0].status == STATUS_OK;
         if (op->has_late_item)
                 op->item = reply->items[0];
@@ -219,6 +230,8 @@ void op_send_item(Op *op, ProtoVerb verb, const ProtoItem *item, OpStep step)
 
 static void finish(Op *op)
 {
+        if (op->is_changing)
+                atomic_fetch_sub(&op->client->n_changing, 1);
         if (op->error || op->sentence[0])
                 (void)error_set_sentence(op->error, op->sentence);
         op->done(op->client, op->error ? op->error : op->answer, op->error ? NULL : op->object, op->userdata);
@@ -394,6 +407,8 @@ void op_begin(Op *op, OpStep first)
 {
         Client *client = op->client;
 
+        if (op->is_changing)
+                atomic_fetch_add(&client->n_changing, 1);
         if (!hold(op, first))
                 first(op);
         (void)operations_run_ready(client);

@@ -32,6 +32,7 @@ struct Op {
         bool is_ready;               /* under the lock: that thread shall run the next step */
         bool is_complete;
         bool is_part;                /* of another operation: the program has not called it */
+        bool is_changing;            /* what it asks for changes something: see order.h; set before op_begin() */
         bool has_late_item;          /* for settle() with FOLIO_E_LIMIT: `item` is what came, without its descriptors */
         int error;
         int answer;                  /* where there is no error: 0, or what the call counts */

@@ -10,6 +10,7 @@
 #include "client/create.h"
 #include "client/lib/copy.h"
 #include "client/loop.h"
+#include "client/put-now.h"
 #include "client/put.h"
 
 typedef struct PutOp {
@@ -143,20 +144,31 @@ static int read_arguments(Client *client, const void *data, uint64_t size_bytes,
         return r;
 }
 
-_public_ int folio_put(struct folio_client *client, const char *name, const void *data, uint64_t size_bytes,
-                       const struct folio_create_options *options)
+static __attribute__((noinline)) int put_wait(Client *client, const char *name, const void *data, const ProtoItem *item)
 {
-        PutOp put = { .data = data };
+        PutOp put;
         int r;
 
-        r = read_arguments(client, data, size_bytes, options, &put.item);
-        if (r < 0)
-                return r;
+        put.item = *item;
+        put.data = data;
+        put.staged = put.texts = NULL;
         op_init(&put.op, client);
         (void)op_set_name(&put.op, name);
         r = op_run(&put.op, put_begin);
         op_deinit(&put.op);
+        pipe_note_result(client, r);
         return r;
+}
+
+_public_ int folio_put(struct folio_client *client, const char *name, const void *data, uint64_t size_bytes,
+                       const struct folio_create_options *options)
+{
+        ProtoItem item;
+        int r = read_arguments(client, data, size_bytes, options, &item);
+
+        if (LIKELY(r == 0))
+                r = put_now(client, name, data, &item, create_is_visible(client, options));
+        return r == DIRECT_NOT ? put_wait(client, name, data, &item) : r;
 }
 
 static void put_op_free(Op *op)
@@ -188,6 +200,7 @@ _public_ int folio_put_async(struct folio_client *client, const char *name, cons
         put->item = item;
         put->data = data;
         op_init(&put->op, client);
+        put->op.is_changing = true;
         op_set_async(&put->op, done, userdata, put_op_free);
         if (!op_set_name(&put->op, name)) {
                 r = error_set_sentence(put->op.error, put->op.sentence);

@@ -9,6 +9,8 @@
 #include "client/call.h"
 #include "client/get.h"
 #include "client/lib/extents.h"
+#include "client/made.h"
+#include "client/order.h"
 
 enum { STAT_TRIES_MAX = 1000 };
 
@@ -181,8 +183,10 @@ static int stat_wait(Client *client, const char *name, struct folio_stat *ret)
         if (r < 0)
                 return r;
         space = names_find(client, namespace);
-        if (LIKELY(space && space->shared))
-                return look(space, key, name, ret);
+        if (LIKELY(space && space->shared)) {
+                r = order_catch_up(client, space, key);
+                return r < 0 ? r : look(space, key, name, ret);
+        }
         stat.ret = ret;
         op_init(&stat.op, client);
         (void)op_set_name(&stat.op, name);
@@ -248,8 +252,12 @@ static bool is_of(const LayoutSlot *copy, const Object *object)
 }
 
 /* The slot of a handle, while it is that object's. That it is being changed does not mean that it is gone. */
-static int read_slot(const Object *object, LayoutSlot *ret)
+static int read_slot(Object *object, LayoutSlot *ret)
 {
+        int r = object->made ? made_know_slot(object) : 0;
+
+        if (r < 0)
+                return r;
         if (!object->space->shared)
                 return error_set(FOLIO_E_ACCESS, "this user may not read in namespace %s", object->space->name);
         /* Twice: what was read before the seal is compared with the generation it gave, once at most in an object's life. */

@@ -13,7 +13,7 @@ void *view_data(const Object *object)
 
         if (object->size_bytes == 0)
                 return object_empty_address();
-        return data && object->placement != FOLIO_PLACEMENT_PACKED ? data + object->offset_bytes : data;
+        return data && object->placement != FOLIO_PLACEMENT_PACKED && !object->staged ? data + object->offset_bytes : data;
 }
 
 static int view_attach(Object *object, void *data, uint64_t n_bytes)
@@ -66,6 +66,10 @@ int view_now(Object *object)
                                                 "a copy; read it into memory of your own");
         if (view_data(object))
                 return 1;
+        if (object->staged) {
+                r = view_copy(object, NULL, -1);
+                return r < 0 ? r : 1;
+        }
         if (!object->is_pinned)
                 return error_set(FOLIO_E_ACCESS, "this user may not read in namespace %s", object->space->name);
         if (object->placement != FOLIO_PLACEMENT_PACKED)

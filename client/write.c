@@ -10,6 +10,7 @@
 #include "client/create.h"
 #include "client/lib/copy.h"
 #include "client/loop.h"
+#include "client/made.h"
 #include "client/stream.h"
 
 /* --- writing ------------------------------------------------------------------------------------------------------------------------ */
@@ -78,7 +79,9 @@ _public_ int folio_object_write(struct folio_object *handle, uint64_t offset_byt
         r = object_check_range(object, offset_bytes, n_bytes);
         if (r < 0 || n_bytes == 0)
                 return r;
-        if (kind == OBJECT_STAGED) {
+        if (kind == OBJECT_LEASED)
+                made_prepare(object, offset_bytes, n_bytes);
+        if (kind == OBJECT_STAGED || kind == OBJECT_LEASED) {
                 copy_bytes((uint8_t *)object->staged + offset_bytes, data, n_bytes);
                 return 0;
         }
@@ -160,6 +163,26 @@ static bool seal_prepare(Op *op, Object *object)
         return op->error == 0;
 }
 
+static void seal_made_answered(Op *op)
+{
+        op_fail_as_thread(op, made_seal_end(CONTAINER_OF(op, SealOp, op)->object));
+        op_complete(op);
+}
+
+/* Asynchronous, of an object made through the ring: what is sent after the record is answered after it. */
+static void seal_made(Op *op)
+{
+        ProtoRequest message = { .verb = VERB_PING };
+        int r = made_seal_begin(CONTAINER_OF(op, SealOp, op)->object);
+
+        if (r < 0) {
+                op_fail_as_thread(op, r);
+                op_complete(op);
+                return;
+        }
+        op_send(op, &message, NULL, seal_made_answered);
+}
+
 static void seal_begin(Op *op)
 {
         Object *object = CONTAINER_OF(op, SealOp, op)->object;
@@ -185,10 +208,13 @@ static void seal_begin(Op *op)
 _public_ int folio_object_seal(struct folio_object *handle)
 {
         int r;
-        SealOp seal = { .object = object_find(handle, &r) };
+        SealOp seal;
 
+        seal.object = object_find_piped(handle, &r);
         if (!seal.object)
                 return r;
+        if (seal.object->made)
+                return made_seal(seal.object);
         op_init(&seal.op, seal.object->client);
         r = op_run(&seal.op, seal_begin);
         op_deinit(&seal.op);
@@ -205,7 +231,7 @@ static void seal_op_free(Op *op)
 _public_ int folio_object_seal_async(struct folio_object *handle, folio_done_fn done, void *userdata)
 {
         int r;
-        Object *object = object_find(handle, &r);
+        Object *object = object_find_piped(handle, &r);
         Client *client;
         SealOp *seal;
 
@@ -219,8 +245,9 @@ _public_ int folio_object_seal_async(struct folio_object *handle, folio_done_fn 
                 return error_set(FOLIO_E_NO_MEMORY, "this process has no memory left for the request");
         seal->object = object_ref(object);
         op_init(&seal->op, client);
+        seal->op.is_changing = true;
         op_set_async(&seal->op, done, userdata, seal_op_free);
-        op_begin(&seal->op, seal_begin);
+        op_begin(&seal->op, object->made ? seal_made : seal_begin);
         loop_update(client);
         return 0;
 }

@@ -9,6 +9,7 @@
 #include "daemon/daemon.h"
 #include "daemon/server/dispatch.h"
 #include "daemon/server/listener.h"
+#include "daemon/server/poller.h"
 #include "daemon/service/pressure.h"
 #include "daemon/service/worker.h"
 #include "daemon/store/store.h"
@@ -32,6 +33,7 @@ struct Daemon {
         Listener *listener;
         WorkerPool *workers;
         Store *store;
+        Poller *poller;              /* of rings */
         Dispatch *dispatch;
         struct event *signals[3];
         struct event *housekeeping;

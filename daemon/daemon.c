@@ -4,7 +4,7 @@
  * connect meanwhile wait in the backlog. The last thing is to say that we are ready.
  *
  * Each turn of the loop carries out what was ready, and then lets the store write the wake-ups it has put off, before
- * the loop sleeps.
+ * the loop sleeps. It does not sleep while the poller has rings to look at: then its turns and the loop's alternate.
  *
  * PR_SET_THP_DISABLE is not set to keep our own heap small: it would also make MADV_COLLAPSE fail; one that we
  * inherited is taken back.
@@ -30,6 +30,7 @@
 
 #include "base/cleanup.h"
 #include "base/macro.h"
+#include "daemon/server/ring.h"
 #include "daemon/service/log.h"
 
 #define WORKERS_MIN 3 /* idle work, memory being made, and one for who waits for a copy */
@@ -37,6 +38,7 @@
 #define HOUSEKEEPING_S 1
 #define EXPIRY_LOOK_S 60 /* at least so often: the clock that lifetimes go by can be set */
 #define TURN_LONG_NS UINT64_C(1000000)
+#define SPIN_NS_MAX UINT64_C(50000) /* a sleeper's way through the kernel and back, twice */
 
 static uint64_t clock_ns(clockid_t clock)
 {
@@ -52,6 +54,16 @@ static uint64_t realtime_ns(void)
         return clock_ns(CLOCK_REALTIME);
 }
 
+static uint64_t monotonic_ns(void)
+{
+        return clock_ns(CLOCK_MONOTONIC);
+}
+
+static uint64_t thread_cpu_ns(void)
+{
+        return clock_ns(CLOCK_THREAD_CPUTIME_ID);
+}
+
 static int fail(const char *what, int error)
 {
         log_error("cannot start: %s: %s", what, strerror(error < 0 ? -error : error));
@@ -59,6 +71,24 @@ static int fail(const char *what, int error)
 }
 
 /* --- facts -------------------------------------------------------------------------------------------------------- */
+
+static void each_ring_fact(const Daemon *daemon, DispatchFactFn each, void *each_userdata)
+{
+        PollerFacts poller;
+        RingFacts ring;
+
+        daemon_ring_get_facts(&ring);
+        poller_get_facts(daemon->poller, &poller);
+        each(each_userdata, "ring.count", ring.n_rings, NULL);
+        each(each_userdata, "ring.records", ring.n_records, NULL);
+        each(each_userdata, "ring.bells", ring.n_bells, NULL);
+        each(each_userdata, "poller.spin_us", poller.spin_ns / 1000, NULL);
+        each(each_userdata, "poller.rounds", poller.n_rounds, NULL);
+        each(each_userdata, "poller.cooled", poller.n_cooled, NULL);
+        each(each_userdata, "poller.preempted", poller.n_preempted, NULL);
+        each(each_userdata, "poller.in_the_way", poller.n_in_the_way, NULL);
+        each(each_userdata, "poller.moved", poller.n_moved, NULL);
+}
 
 static void each_fact(void *userdata, DispatchFactFn each, void *each_userdata)
 {
@@ -73,6 +103,7 @@ static void each_fact(void *userdata, DispatchFactFn each, void *each_userdata)
         each(each_userdata, "clients.accepted", listener_n_accepted(daemon->listener), NULL);
         each(each_userdata, "clients.refused", listener_n_refused(daemon->listener), NULL);
         each(each_userdata, "requests.count", dispatch_n_requests(daemon->dispatch), NULL);
+        each_ring_fact(daemon, each, each_userdata);
         each(each_userdata, "loop.turn_us_max", daemon->turn_ns_max / 1000, NULL);
         each(each_userdata, "loop.turns_over_1ms", daemon->n_long_turns, NULL);
         each(each_userdata, "pressure.events", daemon->n_pressures, daemon->pressure ? NULL : "not watched");
@@ -202,28 +233,56 @@ static void arm_expiry(Daemon *daemon)
                 daemon->expiry_armed_ns = next_ns;
 }
 
-/* What a turn cost the loop itself: processor time, so that neither sleeping nor a busy machine counts. */
-static void count_turn(Daemon *daemon, uint64_t *begun_ns)
-{
-        uint64_t now_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID), turn_ns = now_ns - *begun_ns;
+/*
+ * What a turn cost the loop itself: processor time, so that neither sleeping nor a busy machine counts. To ask for that
+ * is a system call; a turn that has not even taken so long by the clock on the wall is not asked about.
+ */
+typedef struct TurnClock {
+        uint64_t wall_ns;            /* when the turn began */
+        uint64_t cpu_ns;             /* processor time, as last asked for */
+        uint64_t unasked_ns;         /* by the wall, since then and before this turn */
+} TurnClock;
 
-        *begun_ns = now_ns;
+static void start_clock(TurnClock *clock)
+{
+        *clock = (TurnClock){ clock_ns(CLOCK_MONOTONIC), clock_ns(CLOCK_THREAD_CPUTIME_ID), 0 };
+}
+
+static void count_turn(Daemon *daemon, TurnClock *clock)
+{
+        uint64_t now_ns = clock_ns(CLOCK_MONOTONIC), turn_ns = now_ns - clock->wall_ns, cpu_ns, used_ns;
+
+        clock->wall_ns = now_ns;
+        if (turn_ns <= daemon->turn_ns_max && turn_ns <= TURN_LONG_NS) {
+                clock->unasked_ns += turn_ns;
+                return;
+        }
+        cpu_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+        used_ns = cpu_ns - clock->cpu_ns;
+        used_ns -= MIN(used_ns, clock->unasked_ns); /* of the turns before, as much as it can have been */
+        turn_ns = MIN(turn_ns, used_ns);
+        clock->cpu_ns = cpu_ns;
+        clock->unasked_ns = 0;
         daemon->turn_ns_max = MAX(daemon->turn_ns_max, turn_ns);
         daemon->n_long_turns += turn_ns > TURN_LONG_NS;
 }
 
 int daemon_run(Daemon *daemon)
 {
-        uint64_t begun_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+        TurnClock clock;
 
+        start_clock(&clock);
         while (!daemon->is_stopping) {
+                bool is_hot;
+
                 arm_expiry(daemon);
-                if (event_base_loop(daemon->base, EVLOOP_ONCE) != 0) {
+                is_hot = poller_turn(daemon->poller);
+                if (event_base_loop(daemon->base, EVLOOP_ONCE | (is_hot ? EVLOOP_NONBLOCK : 0)) != 0) {
                         log_error("the event loop failed: %s", strerror(errno));
                         return DAEMON_E_FAILED;
                 }
                 store_flush(daemon->store);
-                count_turn(daemon, &begun_ns);
+                count_turn(daemon, &clock);
         }
         return 0;
 }
@@ -244,15 +303,57 @@ static void prepare_process(void)
         (void)prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0); /* a kernel without huge pages has none to lose */
 }
 
-static unsigned choose_n_workers(const Config *config)
+/* That we may use; 1 where that is not known. */
+static int count_cpus(void)
 {
         cpu_set_t cpus;
 
-        if (config->n_workers > 0)
-                return config->n_workers;
-        if (sched_getaffinity(0, sizeof(cpus), &cpus) < 0)
-                return WORKERS_MIN;
-        return (unsigned)CLAMP(CPU_COUNT(&cpus), WORKERS_MIN, WORKERS_MAX);
+        return sched_getaffinity(0, sizeof(cpus), &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
+}
+
+static unsigned choose_n_workers(const Config *config)
+{
+        return config->n_workers > 0 ? config->n_workers : (unsigned)CLAMP(count_cpus(), WORKERS_MIN, WORKERS_MAX);
+}
+
+static void flush_store(void *userdata)
+{
+        Daemon *daemon = userdata;
+
+        store_flush(daemon->store);
+}
+
+/*
+ * To any other processor that we may use. The kernel moves a thread that may not stay where it is at once, and leaves it
+ * there afterwards for as long as it sees no reason. Whatever fails leaves us where we are.
+ */
+static void move_away(void *userdata)
+{
+        cpu_set_t all, others;
+        int cpu = sched_getcpu();
+
+        if (cpu < 0 || cpu >= CPU_SETSIZE || sched_getaffinity(0, sizeof(all), &all) < 0)
+                return;
+        others = all;
+        CPU_CLR(cpu, &others);
+        if (CPU_COUNT(&others) > 0 && sched_setaffinity(0, sizeof(others), &others) == 0)
+                (void)sched_setaffinity(0, sizeof(all), &all); /* it was allowed a moment ago */
+}
+
+static int start_poller(Daemon *daemon)
+{
+        PollerConfig config = {
+                /* With one processor, who looks for something keeps it from coming. */
+                .spin_ns_max = count_cpus() > 1 ? SPIN_NS_MAX : 0,
+                .now_ns = monotonic_ns,
+                .cpu_ns = thread_cpu_ns,
+                .flush = flush_store,
+                .move = move_away,
+                .userdata = daemon,
+        };
+        int r = poller_new(&config, &daemon->poller);
+
+        return r < 0 ? fail("making the poller", r) : 0;
 }
 
 /* The socket that a service manager made for us; -1: none. */
@@ -339,7 +440,12 @@ static int start_store(Daemon *daemon)
         r = store_new(&store_config, &daemon->store, &failed_call);
         if (r < 0)
                 return fail(failed_call ? failed_call : "making the store", r);
+        r = start_poller(daemon);
+        if (r != 0)
+                return r;
         dispatch_config.store = daemon->store;
+        dispatch_config.base = daemon->base;
+        dispatch_config.poller = daemon->poller;
         r = dispatch_new(&dispatch_config, &daemon->dispatch);
         if (r < 0)
                 return fail("making the dispatch", r);
@@ -447,6 +553,8 @@ void daemon_free(Daemon *daemon)
                 listener_free(daemon->listener);
         if (daemon->store)
                 store_free(daemon->store);
+        if (daemon->poller)
+                poller_free(daemon->poller);
         if (daemon->dispatch)
                 dispatch_free(daemon->dispatch);
         if (daemon->workers)

@@ -54,6 +54,7 @@ static ProtoNamespace namespace_settings(const ConfigNamespace *from)
                 .mode = from->mode,
                 .backing = from->backing,
                 .huge = from->huge,
+                .writers = from->writers,
                 .quota_bytes = from->quota_bytes,
                 .quota_objects = from->quota_objects,
                 .objects_max = from->objects_max,

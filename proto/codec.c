@@ -150,6 +150,8 @@ static bool decode_namespace(const ProtoDecoder *decoder, const Folio__Namespace
                 .n_unsealed = from->n_unsealed,
                 .index_bytes = from->index_bytes,
                 .pins_bytes = from->pins_bytes,
+                .writers = from->writers,
+                .leased_bytes = from->leased_bytes,
         };
         memcpy(ret->name, name.bytes, name.n_bytes);
         return true;
@@ -416,6 +418,8 @@ static bool write_namespace(Writer *writer, unsigned field, const ProtoNamespace
         ns.n_unsealed = from->n_unsealed;
         ns.index_bytes = from->index_bytes;
         ns.pins_bytes = from->pins_bytes;
+        ns.writers = from->writers;
+        ns.leased_bytes = from->leased_bytes;
         return write_element(writer, field, &ns.base);
 }
 

@@ -47,6 +47,8 @@ typedef enum ProtoVerb {
         VERB_NAMESPACE_LIST = 17,
         VERB_STATUS = 18,
         VERB_PING = 19,
+        VERB_RING = 20,
+        VERB_LEASE = 21,
         _VERB_MAX
 } ProtoVerb;
 
@@ -92,6 +94,8 @@ typedef struct ProtoNamespace {
         uint64_t n_unsealed;
         uint64_t index_bytes;
         uint64_t pins_bytes;
+        uint32_t writers;
+        uint64_t leased_bytes;
 } ProtoNamespace;
 
 typedef struct ProtoRequest {

@@ -198,7 +198,7 @@ typedef struct LayoutEvent {
         uint32_t slot;
         uint8_t key_bytes;
         uint8_t reserved[23];
-        uint8_t key[256];
+        uint8_t key[256];            /* the first key_bytes of it; what is behind is of no meaning */
 } LayoutEvent;
 
 #define LAYOUT_EVENT_WORDS (sizeof(LayoutEvent) / sizeof(uint64_t))

@@ -76,7 +76,7 @@ static const char *name_of(const Bench *bench, BenchPages pages, size_t index, c
         char key[32];
 
         snprintf(key, sizeof(key), "batch-%zu", index);
-        return bench_store_name(&bench->store, pages, key, buffer);
+        return bench_store_name(&bench->store, (BenchSpace)pages, key, buffer);
 }
 
 static void drop_all(Bench *bench)
@@ -113,7 +113,7 @@ static int make_objects(BenchRun *run, Batch *batch)
                         continue;
                 }
                 snprintf(key, sizeof(key), "batch-%zu", i);
-                r = bench_store_make(&bench->store, batch->pages, key, BENCH_CONTENT_WRITTEN,
+                r = bench_store_make(&bench->store, (BenchSpace)batch->pages, key, BENCH_CONTENT_WRITTEN,
                                      batch->source.address + item->offset_bytes, item->size_bytes, &object);
                 if (r != CTL_OK)
                         return r;
@@ -202,15 +202,9 @@ static int batch_theirs(BenchRun *run)
 
 static int first_prepare(BenchRun *run)
 {
-        const Ctl *ctl = run->bench->ctl;
         Batch *batch = run->bench->state;
-        struct folio_open_options options = {
-                .struct_bytes = sizeof(options),
-                .address = ctl->socket_path,
-                .timeout_ms = ctl->timeout_ms,
-        };
 
-        return bench_check_store(run, folio_client_open(&options, &batch->client));
+        return bench_check_store(run, bench_store_connect(&run->bench->store, 0, &batch->client));
 }
 
 static int first_ours(BenchRun *run)
@@ -310,7 +304,7 @@ static int batch_setup(BenchRun *run)
         Batch *batch = bench->state;
         int r = CTL_OK;
 
-        if (!bench_store_has(&bench->store, run->c->pages) || !bench_plain_has(&bench->plain, run->c->theirs_pages))
+        if (!bench_can_run(run))
                 return BENCH_LEFT_OUT;
         if (!batch->is_made || batch->pages != run->c->pages) {
                 drop_all(bench);

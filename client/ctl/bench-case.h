@@ -44,6 +44,7 @@ typedef struct BenchCase BenchCase;
 typedef struct BenchRun {
         Bench *bench;
         const BenchCase *c;
+        struct folio_client *client; /* ours is done with it: it waits until others can see it, or does not */
         unsigned round;
         BenchSample *sample; /* of the work that is under way */
         BenchLaps *laps; /* what each operation is counted in; NULL: only the whole is timed */
@@ -70,6 +71,8 @@ struct BenchCase {
         int kind; /* the suite's own */
         uint64_t block_bytes; /* the suite's own, as asked for */
         uint64_t size_bytes;
+        bool is_trusted; /* in the namespace whose writers are trusted, whatever pages says */
+        bool is_pipelined; /* by the client that does not wait; ours ends with bench_flush() */
         bool is_self_measured; /* both sides take their samples themselves */
         bool has_laps; /* both sides count each operation, in rounds of their own, where BenchRun has laps */
         BenchStep *setup, *teardown;
@@ -93,7 +96,16 @@ typedef struct BenchSuite {
 
 extern const BenchSuite bench_suite_read, bench_suite_map, bench_suite_batch, bench_suite_write, bench_suite_put,
         bench_suite_create, bench_suite_get, bench_suite_stat, bench_suite_handoff, bench_suite_truncate,
-        bench_suite_delete;
+        bench_suite_delete, bench_suite_beside;
+
+/* Where ours of @run has its objects. */
+BenchSpace bench_space(const BenchRun *run);
+
+/* Are both sides to be had? Else BENCH_LEFT_OUT is to be returned. */
+bool bench_can_run(const BenchRun *run);
+
+/* What was done without waiting is done. @error: of what was done before; returned where it is not 0. */
+int bench_flush(BenchRun *run, int error);
 
 /* CTL_OK, or told and CTL_REFUSED: @error is 0 or the negative errno of what was done to a plain file. */
 int bench_check_plain(BenchRun *run, int error);

@@ -67,14 +67,24 @@ int bench_crowd_init(BenchCrowd *crowd, unsigned n_threads, void (*work)(void *a
         return 0;
 }
 
-void bench_crowd_run(BenchCrowd *crowd)
+void bench_crowd_call(BenchCrowd *crowd)
+{
+        atomic_store(&crowd->order, ORDER_WORK);
+        wake_all(&crowd->order);
+}
+
+void bench_crowd_wait(BenchCrowd *crowd)
 {
         unsigned n_left;
 
-        atomic_store(&crowd->order, ORDER_WORK);
-        wake_all(&crowd->order);
         while ((n_left = atomic_load(&crowd->n_left)) > 0)
                 wait_while(&crowd->n_left, n_left);
+}
+
+void bench_crowd_run(BenchCrowd *crowd)
+{
+        bench_crowd_call(crowd);
+        bench_crowd_wait(crowd);
 }
 
 void bench_crowd_deinit(BenchCrowd *crowd)

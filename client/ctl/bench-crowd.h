@@ -28,8 +28,11 @@ typedef struct BenchCrowd {
 /* 0, or a negative errno: then there are none. */
 int bench_crowd_init(BenchCrowd *crowd, unsigned n_threads, void (*work)(void *argument, unsigned index),
                      void *argument);
-/* Once. */
+/* Once: calls them, and waits until all have done their part. */
 void bench_crowd_run(BenchCrowd *crowd);
+/* The two apart. */
+void bench_crowd_call(BenchCrowd *crowd);
+void bench_crowd_wait(BenchCrowd *crowd);
 /* Whether they have run or not. */
 void bench_crowd_deinit(BenchCrowd *crowd);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The suite `delete`: names are taken away, of objects of 64 bytes one by one (single) and in one call (many), and of
- * one large object; measured is the time until the caller goes on. Against unlink() of files that nobody has open.
+ * The suite `delete`: names are taken away, of objects of 64 bytes one by one, by a client that waits for each (single)
+ * and by one that flushes in the end (pipelined), and in one call (many); and of one large object; measured is the time
+ * until the caller goes on. Against unlink() of files that nobody has open.
  */
 #include "client/ctl/bench-many.h"
 
@@ -20,17 +21,18 @@ typedef struct Deleting {
         struct folio_delete_item items[N_SMALL];
 } Deleting;
 
+static int delete_one(BenchRun *run, size_t index)
+{
+        const Deleting *deleting = run->bench->state;
+
+        return folio_delete(run->client, deleting->many.names[index], 0);
+}
+
 static int delete_ours(BenchRun *run)
 {
-        Deleting *deleting = run->bench->state;
-        int r = 0;
+        const Deleting *deleting = run->bench->state;
 
-        for (size_t i = 0; r == 0 && i < deleting->many.n; i++) {
-                bench_laps_begin(run->laps);
-                r = folio_delete(run->bench->ctl->client, deleting->many.names[i], 0);
-                bench_laps_end(run->laps);
-        }
-        return bench_check_store(run, r);
+        return bench_many_ours(run, deleting->many.n, delete_one);
 }
 
 static int many_ours(BenchRun *run)
@@ -44,18 +46,18 @@ static int many_ours(BenchRun *run)
         return bench_check_store(run, r);
 }
 
+static int unlink_one(BenchRun *run, size_t index)
+{
+        const Deleting *deleting = run->bench->state;
+
+        return bench_folder_remove(&deleting->folder, deleting->many.files[index]);
+}
+
 static int unlink_theirs(BenchRun *run)
 {
-        Deleting *deleting = run->bench->state;
-        int r = 0;
+        const Deleting *deleting = run->bench->state;
 
-        for (size_t i = 0; r == 0 && i < deleting->many.n; i++) {
-                bench_laps_begin(run->laps);
-                r = bench_folder_remove(&deleting->folder, deleting->many.files[i]);
-                bench_laps_end(run->laps);
-                run->bench->n_plain_calls++;
-        }
-        return bench_check_plain(run, r);
+        return bench_many_theirs(run, deleting->many.n, unlink_one, 1);
 }
 
 /* --- before and after --------------------------------------------------------------------------------------------- */
@@ -109,9 +111,9 @@ static int delete_setup(BenchRun *run)
         bool is_large = run->c->kind == KIND_LARGE;
         int r;
 
-        if (!bench_store_has(&bench->store, run->c->pages) || !bench_plain_has(&bench->plain, run->c->theirs_pages))
+        if (!bench_can_run(run))
                 return BENCH_LEFT_OUT;
-        if (bench_many_init(&deleting->many, &bench->store, run->c->pages, "delete", is_large ? 1 : N_SMALL) < 0)
+        if (bench_many_init(&deleting->many, &bench->store, bench_space(run), "delete", is_large ? 1 : N_SMALL) < 0)
                 return ctl_out_of_memory(bench->ctl);
         r = bench_folder_init(&deleting->folder, &bench->plain, run->c->theirs_pages);
         for (size_t i = 0; i < deleting->many.n; i++)
@@ -155,7 +157,7 @@ static void suite_close(Bench *bench)
 
 static uint64_t suite_store_bytes(const Bench *bench)
 {
-        return bench->size_bytes + ((uint64_t)16 << 20);
+        return 2 * bench->size_bytes + ((uint64_t)64 << 20);
 }
 
 static uint64_t suite_other_bytes(const Bench *bench)
@@ -163,25 +165,31 @@ static uint64_t suite_other_bytes(const Bench *bench)
         return 2 * bench->size_bytes + ((uint64_t)16 << 20);
 }
 
-#define COMMON(case_name, case_kind, page_kind, step)                                                                  \
-        .name = case_name, .kind = case_kind, .pages = page_kind, .theirs_pages = page_kind, .setup = delete_setup,    \
-        .teardown = delete_teardown, .prepare = make_ours, .ours = step, .clean = drop_ours,                           \
-        .prepare_theirs = make_theirs, .theirs = unlink_theirs, .clean_theirs = drop_theirs, .unit = BENCH_UNIT_US
-#define LARGE(page_kind)                                                                                               \
-        {                                                                                                              \
-                COMMON("single", KIND_LARGE, page_kind, delete_ours)                                                   \
-        }
+#define COMMON(case_kind, page_kind, step)                                                                             \
+        .kind = case_kind, .theirs_pages = page_kind, .setup = delete_setup, .teardown = delete_teardown,              \
+        .prepare = make_ours, .ours = step, .clean = drop_ours, .prepare_theirs = make_theirs,                         \
+        .theirs = unlink_theirs, .clean_theirs = drop_theirs, .unit = BENCH_UNIT_US
+#define SMALL COMMON(KIND_SMALL, BENCH_PAGES_4K, delete_ours), .has_laps = true
+#define LARGE(page_kind) COMMON(KIND_LARGE, page_kind, delete_ours)
 
 static const BenchCase cases[] = {
-        { COMMON("single", KIND_SMALL, BENCH_PAGES_4K, delete_ours), .has_laps = true },
-        { COMMON("many", KIND_SMALL, BENCH_PAGES_4K, many_ours) },
-        LARGE(BENCH_PAGES_4K),
-        LARGE(BENCH_PAGES_2M),
+        { SMALL, .name = "single" },
+        { SMALL, .name = "pipelined", .is_pipelined = true },
+        { COMMON(KIND_SMALL, BENCH_PAGES_4K, many_ours), .name = "many" },
+        { LARGE(BENCH_PAGES_4K), .name = "single" },
+        { LARGE(BENCH_PAGES_2M), .name = "single", .pages = BENCH_PAGES_2M },
+        { LARGE(BENCH_PAGES_2M), .name = "pipelined", .pages = BENCH_PAGES_2M, .is_pipelined = true },
+        { SMALL, .name = "single", .pages = BENCH_PAGES_2M, .is_trusted = true },
+        { SMALL, .name = "pipelined", .pages = BENCH_PAGES_2M, .is_trusted = true, .is_pipelined = true },
+        { LARGE(BENCH_PAGES_2M), .name = "single", .pages = BENCH_PAGES_2M, .is_trusted = true },
+        { LARGE(BENCH_PAGES_2M), .name = "pipelined", .pages = BENCH_PAGES_2M, .is_trusted = true,
+          .is_pipelined = true },
 };
 
 const BenchSuite bench_suite_delete = {
         .name = "delete",
-        .summary = "until the caller goes on: small ones, one by one (single) and in one call (many), and a large one",
+        .summary = "until the caller goes on: small ones, one by one, each waited for (single) or all in the end "
+                   "(pipelined), in one call (many), and a large one",
         .cases = cases,
         .n_cases = sizeof(cases) / sizeof(cases[0]),
         .store_bytes = suite_store_bytes,

@@ -39,18 +39,14 @@ static int read_store(const Job *job, unsigned char *target)
 {
         const BenchRun *run = job->run;
         const BenchStore *store = &run->bench->store;
-        struct folio_open_options options = {
-                .struct_bytes = sizeof(options),
-                .address = store->ctl->socket_path,
-                .timeout_ms = store->ctl->timeout_ms,
-        };
         struct folio_client *client;
         char name[BENCH_NAME_BYTES];
-        int r = folio_client_open(&options, &client);
+        int r = bench_store_connect(store, 0, &client);
 
         if (r < 0)
                 return r;
-        r = folio_read(client, bench_store_name(store, run->c->pages, KEY, name), 0, target, (size_t)run->size_bytes);
+        r = folio_read(client, bench_store_name(store, bench_space(run), KEY, name), 0, target,
+                       (size_t)run->size_bytes);
         folio_client_unref(client);
         return r;
 }

@@ -2,7 +2,7 @@
 /*
  * The suite `get`: one object of 4 KiB among half a million, at the default size, got, touched and released, the same
  * one over and over (hot) and one after another from all over (any); read, and asked for. Against files of the same
- * size, as many of them in one directory. Objects and files are made once for all cases.
+ * size, as many of them in one directory. Files are made once for all cases, and so are objects of each kind of writers.
  */
 #include "client/ctl/bench-many.h"
 
@@ -35,7 +35,8 @@ typedef struct Pick {
 typedef struct Getting {
         BenchFolder folder;
         BenchMany many;
-        bool is_made;
+        BenchSpace space; /* where the objects are */
+        bool has_objects, has_files;
         size_t n_calls;
         Pick *picks;
         unsigned char data[OBJECT_BYTES], buffer[OBJECT_BYTES];
@@ -49,56 +50,60 @@ static uint64_t count_objects(const Bench *bench)
 
 /* --- Folio's side ------------------------------------------------------------------------------------------------- */
 
-static int get_ours(BenchRun *run)
+static int get_one(BenchRun *run, size_t index)
 {
         Getting *getting = run->bench->state;
-        int r = 0;
+        struct folio_object *object;
+        int r = folio_get(run->client, getting->picks[index].name, 0, 0, &object);
 
-        for (size_t i = 0; r == 0 && i < getting->n_calls; i++) {
-                struct folio_object *object;
+        if (r < 0)
+                return r;
+        getting->sink = *(const unsigned char *)folio_object_data(object);
+        return folio_object_release(object);
+}
 
-                bench_laps_begin(run->laps);
-                r = folio_get(run->bench->ctl->client, getting->picks[i].name, 0, 0, &object);
-                if (r == 0) {
-                        getting->sink = *(const unsigned char *)folio_object_data(object);
-                        r = folio_object_release(object);
-                }
-                bench_laps_end(run->laps);
-        }
-        return bench_check_store(run, r);
+static int get_ours(BenchRun *run)
+{
+        const Getting *getting = run->bench->state;
+
+        return bench_many_ours(run, getting->n_calls, get_one);
+}
+
+static int read_one(BenchRun *run, size_t index)
+{
+        Getting *getting = run->bench->state;
+
+        return folio_read(run->client, getting->picks[index].name, 0, getting->buffer, OBJECT_BYTES);
 }
 
 static int read_ours(BenchRun *run)
 {
-        Getting *getting = run->bench->state;
-        int r = 0;
+        const Getting *getting = run->bench->state;
 
-        for (size_t i = 0; r == 0 && i < getting->n_calls; i++) {
-                bench_laps_begin(run->laps);
-                r = folio_read(run->bench->ctl->client, getting->picks[i].name, 0, getting->buffer, OBJECT_BYTES);
-                bench_laps_end(run->laps);
-        }
-        return bench_check_store(run, r);
+        return bench_many_ours(run, getting->n_calls, read_one);
+}
+
+static int ask_one(BenchRun *run, size_t index)
+{
+        const Getting *getting = run->bench->state;
+        int r = folio_exists(run->client, getting->picks[index].name);
+
+        return r > 0 ? 0 : r == 0 ? FOLIO_E_NOT_FOUND : r;
 }
 
 static int exists_ours(BenchRun *run)
 {
-        Getting *getting = run->bench->state;
-        int r = 1;
+        const Getting *getting = run->bench->state;
 
-        for (size_t i = 0; r == 1 && i < getting->n_calls; i++) {
-                bench_laps_begin(run->laps);
-                r = folio_exists(run->bench->ctl->client, getting->picks[i].name);
-                bench_laps_end(run->laps);
-        }
-        return bench_check_store(run, r == 1 ? 0 : r == 0 ? FOLIO_E_NOT_FOUND : r);
+        return bench_many_ours(run, getting->n_calls, ask_one);
 }
 
 /* --- the plain side ----------------------------------------------------------------------------------------------- */
 
-static int touch_file(Getting *getting, const char *name)
+static int map_one(BenchRun *run, size_t index)
 {
-        int fd = openat(getting->folder.fd, name, O_RDONLY | O_CLOEXEC), r = 0;
+        Getting *getting = run->bench->state;
+        int fd = openat(getting->folder.fd, getting->picks[index].file, O_RDONLY | O_CLOEXEC), r = 0;
         void *address;
 
         if (fd < 0)
@@ -116,21 +121,15 @@ static int touch_file(Getting *getting, const char *name)
 
 static int map_theirs(BenchRun *run)
 {
-        Getting *getting = run->bench->state;
-        int r = 0;
+        const Getting *getting = run->bench->state;
 
-        for (size_t i = 0; r == 0 && i < getting->n_calls; i++) {
-                bench_laps_begin(run->laps);
-                r = touch_file(getting, getting->picks[i].file);
-                bench_laps_end(run->laps);
-                run->bench->n_plain_calls += 4;
-        }
-        return bench_check_plain(run, r);
+        return bench_many_theirs(run, getting->n_calls, map_one, 4);
 }
 
-static int read_file(Getting *getting, const char *name)
+static int pread_one(BenchRun *run, size_t index)
 {
-        int fd = openat(getting->folder.fd, name, O_RDONLY | O_CLOEXEC);
+        Getting *getting = run->bench->state;
+        int fd = openat(getting->folder.fd, getting->picks[index].file, O_RDONLY | O_CLOEXEC);
         ssize_t n;
 
         if (fd < 0)
@@ -142,52 +141,55 @@ static int read_file(Getting *getting, const char *name)
 
 static int pread_theirs(BenchRun *run)
 {
-        Getting *getting = run->bench->state;
-        int r = 0;
+        const Getting *getting = run->bench->state;
 
-        for (size_t i = 0; r == 0 && i < getting->n_calls; i++) {
-                bench_laps_begin(run->laps);
-                r = read_file(getting, getting->picks[i].file);
-                bench_laps_end(run->laps);
-                run->bench->n_plain_calls += 3;
-        }
-        return bench_check_plain(run, r);
+        return bench_many_theirs(run, getting->n_calls, pread_one, 3);
+}
+
+static int access_one(BenchRun *run, size_t index)
+{
+        const Getting *getting = run->bench->state;
+
+        return faccessat(getting->folder.fd, getting->picks[index].file, F_OK, 0) < 0 ? -errno : 0;
 }
 
 static int exists_theirs(BenchRun *run)
 {
-        Getting *getting = run->bench->state;
+        const Getting *getting = run->bench->state;
 
-        for (size_t i = 0; i < getting->n_calls; i++) {
-                int r;
-
-                bench_laps_begin(run->laps);
-                r = faccessat(getting->folder.fd, getting->picks[i].file, F_OK, 0);
-                bench_laps_end(run->laps);
-                run->bench->n_plain_calls++;
-                if (r < 0)
-                        return bench_check_plain(run, -errno);
-        }
-        return CTL_OK;
+        return bench_many_theirs(run, getting->n_calls, access_one, 1);
 }
 
 /* --- cases -------------------------------------------------------------------------------------------------------- */
 
-static int make_all(BenchRun *run)
+static int make_files(BenchRun *run)
+{
+        Getting *getting = run->bench->state;
+        int r;
+
+        if (getting->has_files)
+                return CTL_OK;
+        r = bench_check_plain(run, bench_folder_init(&getting->folder, &run->bench->plain, BENCH_PAGES_4K));
+        if (r == CTL_OK)
+                r = bench_many_write(run, &getting->many, &getting->folder, getting->data, OBJECT_BYTES);
+        getting->has_files = r == CTL_OK;
+        return r;
+}
+
+/* Those of another namespace go: both would take twice the memory. */
+static int make_objects(BenchRun *run)
 {
         Bench *bench = run->bench;
         Getting *getting = bench->state;
-        int r;
 
-        if (getting->is_made)
+        if (getting->has_objects && getting->space == bench_space(run))
                 return CTL_OK;
-        r = bench_check_plain(run, bench_folder_init(&getting->folder, &bench->plain, BENCH_PAGES_4K));
-        if (r == CTL_OK)
-                r = bench_many_put(run, &getting->many, getting->data, OBJECT_BYTES);
-        if (r == CTL_OK)
-                r = bench_many_write(run, &getting->many, &getting->folder, getting->data, OBJECT_BYTES);
-        getting->is_made = r == CTL_OK;
-        return r;
+        if (getting->has_objects)
+                bench_many_delete(bench, &getting->many);
+        getting->has_objects = true;
+        getting->space = bench_space(run);
+        bench_many_name(&getting->many, &bench->store, getting->space);
+        return bench_many_put(run, &getting->many, getting->data, OBJECT_BYTES);
 }
 
 static void choose_picks(Getting *getting, int kind)
@@ -205,9 +207,11 @@ static int get_setup(BenchRun *run, const char *what)
         Getting *getting = run->bench->state;
         int r;
 
-        if (!bench_store_has(&run->bench->store, run->c->pages))
+        if (!bench_store_has(&run->bench->store, bench_space(run)))
                 return BENCH_LEFT_OUT;
-        r = make_all(run);
+        r = make_objects(run);
+        if (r == CTL_OK)
+                r = make_files(run);
         if (r != CTL_OK)
                 return r;
         choose_picks(getting, run->c->kind);
@@ -216,12 +220,11 @@ static int get_setup(BenchRun *run, const char *what)
         snprintf(run->what, sizeof(run->what), "%s of a tmpfs file, 4 KiB pages; %zu of them, as of objects", what,
                  getting->many.n);
         /* Once, and compared. */
-        r = folio_read(run->bench->ctl->client, getting->picks[0].name, 0, getting->buffer, OBJECT_BYTES);
+        r = folio_read(run->client, getting->picks[0].name, 0, getting->buffer, OBJECT_BYTES);
         if (r < 0)
                 return bench_check_store(run, r);
         if (memcmp(getting->buffer, getting->data, OBJECT_BYTES) != 0)
-                return ctl_complain(run->bench->ctl, "wrong bytes: %s is not what was written",
-                                    getting->picks[0].name);
+                return ctl_complain(run->bench->ctl, "wrong bytes: %s is not what was written", getting->picks[0].name);
         return CTL_OK;
 }
 
@@ -256,7 +259,7 @@ static int suite_open(Bench *bench)
         bench_fill(getting->data, sizeof(getting->data), 19);
         getting->picks = calloc(getting->n_calls, sizeof(*getting->picks));
         if (!getting->picks ||
-            bench_many_init(&getting->many, &bench->store, BENCH_PAGES_4K, "get", (size_t)count_objects(bench)) < 0)
+            bench_many_init(&getting->many, &bench->store, BENCH_SPACE_4K, "get", (size_t)count_objects(bench)) < 0)
                 return ctl_out_of_memory(bench->ctl);
         return CTL_OK;
 }
@@ -267,10 +270,9 @@ static void suite_close(Bench *bench)
 
         if (!getting)
                 return;
-        if (getting->folder.fd >= 0) {
-                bench_many_unlink(&getting->many, &getting->folder);
+        bench_many_unlink(&getting->many, &getting->folder);
+        if (getting->has_objects)
                 bench_many_delete(bench, &getting->many);
-        }
         bench_folder_deinit(&getting->folder);
         bench_many_deinit(&getting->many);
         free(getting->picks);
@@ -295,20 +297,24 @@ static uint64_t suite_objects(const Bench *bench)
         return count_objects(bench) + count_objects(bench) / 16;
 }
 
-#define GET(case_name, case_kind, case_setup, step, their_step)                                                        \
+#define GET(case_name, case_kind, case_setup, step, their_step, ...)                                                   \
         {                                                                                                              \
                 .name = case_name, .kind = case_kind, .unit = BENCH_UNIT_US, .has_laps = true, .setup = case_setup,    \
-                .ours = step, .theirs = their_step                                                                     \
+                .ours = step, .theirs = their_step, __VA_ARGS__                                                        \
         }
+#define TRUSTED .is_trusted = true, .pages = BENCH_PAGES_2M
 
 static const BenchCase cases[] = {
-        GET("hot", KIND_HOT, setup_mmap, get_ours, map_theirs),
-        GET("hot-pread", KIND_HOT, setup_pread, get_ours, pread_theirs),
-        GET("any", KIND_ANY, setup_mmap, get_ours, map_theirs),
-        GET("any-pread", KIND_ANY, setup_pread, get_ours, pread_theirs),
-        GET("read", KIND_HOT, setup_pread, read_ours, pread_theirs),
-        GET("exists", KIND_HOT, setup_exists, exists_ours, exists_theirs),
-        GET("exists-any", KIND_ANY, setup_exists, exists_ours, exists_theirs),
+        GET("hot", KIND_HOT, setup_mmap, get_ours, map_theirs, .is_trusted = false),
+        GET("hot-pread", KIND_HOT, setup_pread, get_ours, pread_theirs, .is_trusted = false),
+        GET("any", KIND_ANY, setup_mmap, get_ours, map_theirs, .is_trusted = false),
+        GET("any-pread", KIND_ANY, setup_pread, get_ours, pread_theirs, .is_trusted = false),
+        GET("read", KIND_HOT, setup_pread, read_ours, pread_theirs, .is_trusted = false),
+        GET("exists", KIND_HOT, setup_exists, exists_ours, exists_theirs, .is_trusted = false),
+        GET("exists-any", KIND_ANY, setup_exists, exists_ours, exists_theirs, .is_trusted = false),
+        GET("hot", KIND_HOT, setup_mmap, get_ours, map_theirs, TRUSTED),
+        GET("any", KIND_ANY, setup_mmap, get_ours, map_theirs, TRUSTED),
+        GET("read", KIND_HOT, setup_pread, read_ours, pread_theirs, TRUSTED),
 };
 
 const BenchSuite bench_suite_get = {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The suite `handoff`: one process makes something, others wait for it, asleep, and have its bytes: folio_put() and
- * folio_get() with a timeout, against a sealed memfd that is sent to each (memfd), and a tmpfs file whose waiters are
- * woken (file). Measured is from before it is made until the last waiter has read a byte of every page; of
- * several also until the first (first). What the waiters use of the CPU is counted too.
+ * The suite `handoff`: one process makes something, others wait for it and have its bytes: folio_put() and folio_get()
+ * with a timeout, asleep or (poll) with FOLIO_GET_POLL, against a sealed memfd that is sent to each (memfd), and a tmpfs
+ * file whose waiters are woken (file). Measured is from before it is made until the last waiter has read a byte of every
+ * page; of several also until the first (first). What the waiters use of the CPU is counted too.
  */
 #include "client/ctl/bench-many.h"
 
@@ -30,9 +30,9 @@
 #define SEALS (F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
 
 /* What theirs is, and until which of the waiters it is measured. */
-enum { KIND_MEMFD = 1, KIND_FILE = 2, KIND_WAY = 3, KIND_FIRST = 4 };
+enum { KIND_MEMFD = 1, KIND_FILE = 2, KIND_WAY = 3, KIND_FIRST = 4, KIND_POLL = 8 };
 /* What the waiters are told. */
-enum { WAIT_STORE, WAIT_MEMFD, WAIT_FILE };
+enum { WAIT_STORE, WAIT_STORE_POLL, WAIT_MEMFD, WAIT_FILE };
 
 typedef struct Handing {
         BenchArea source;
@@ -51,15 +51,9 @@ typedef struct Handing {
 static int open_client(void *argument, unsigned index)
 {
         Handing *handing = argument;
-        const Ctl *ctl = handing->bench->ctl;
-        struct folio_open_options options = {
-                .struct_bytes = sizeof(options),
-                .address = ctl->socket_path,
-                .timeout_ms = ctl->timeout_ms,
-        };
 
         (void)index; /* all do the same */
-        return folio_client_open(&options, &handing->client);
+        return bench_store_connect(&handing->bench->store, 0, &handing->client);
 }
 
 /* A byte of every page, and all of what is small. */
@@ -72,10 +66,10 @@ static int take_bytes(const Handing *handing, const unsigned char *bytes)
         return difference || memcmp(bytes, handing->source.address, SMALL_BYTES) != 0 ? -EILSEQ : 0;
 }
 
-static int wait_for_object(Handing *handing, uint32_t number, uint64_t *ret_ns)
+static int wait_for_object(Handing *handing, uint32_t flags, uint32_t number, uint64_t *ret_ns)
 {
         struct folio_object *object;
-        int r = folio_get(handing->client, handing->many.names[number], 0, TIMEOUT_MS, &object);
+        int r = folio_get(handing->client, handing->many.names[number], flags, TIMEOUT_MS, &object);
 
         if (r < 0)
                 return r;
@@ -147,19 +141,20 @@ static int wait_for_one(void *argument, unsigned index, uint32_t kind, uint32_t 
 {
         Handing *handing = argument;
 
-        if (kind == WAIT_STORE)
-                return wait_for_object(handing, number, ret_ns);
+        if (kind == WAIT_STORE || kind == WAIT_STORE_POLL)
+                return wait_for_object(handing, kind == WAIT_STORE ? 0 : FOLIO_GET_POLL, number, ret_ns);
         return kind == WAIT_MEMFD ? wait_for_memfd(handing, index, ret_ns) : wait_for_file(handing, number, ret_ns);
 }
 
 /* --- in the process that makes it --------------------------------------------------------------------------------- */
 
-static int make_object(Handing *handing, uint32_t number)
+static int make_object(BenchRun *run, uint32_t number)
 {
         struct folio_create_options options = bench_store_options(0);
+        Handing *handing = run->bench->state;
 
-        return folio_put(handing->bench->ctl->client, handing->many.names[number], handing->source.address,
-                         handing->size_bytes, &options);
+        return folio_put(run->client, handing->many.names[number], handing->source.address, handing->size_bytes,
+                         &options);
 }
 
 static int send_fd(int socket_fd, int fd)
@@ -219,8 +214,8 @@ static int hand_one(BenchRun *run, uint32_t wait_kind, uint32_t number, BenchSam
         if (r < 0)
                 return r;
         begun_ns = bench_now_ns();
-        if (wait_kind == WAIT_STORE)
-                r = make_object(handing, number);
+        if (wait_kind == WAIT_STORE || wait_kind == WAIT_STORE_POLL)
+                r = make_object(run, number);
         else
                 r = wait_kind == WAIT_MEMFD ? make_memfd(handing) : make_file(handing, number);
         if (r == 0)
@@ -258,7 +253,7 @@ static int hand_all(BenchRun *run, uint32_t wait_kind)
 
 static int hand_ours(BenchRun *run)
 {
-        int r = hand_all(run, WAIT_STORE);
+        int r = hand_all(run, run->c->kind & KIND_POLL ? WAIT_STORE_POLL : WAIT_STORE);
 
         return r == -EILSEQ ? ctl_complain(run->bench->ctl, "wrong bytes: a waiter got others than were put")
                             : bench_check_store(run, r);
@@ -266,14 +261,14 @@ static int hand_ours(BenchRun *run)
 
 static int hand_theirs(BenchRun *run)
 {
-        return bench_check_plain(run,
-                                 hand_all(run, (run->c->kind & KIND_WAY) == KIND_MEMFD ? WAIT_MEMFD : WAIT_FILE));
+        return bench_check_plain(run, hand_all(run, (run->c->kind & KIND_WAY) == KIND_MEMFD ? WAIT_MEMFD : WAIT_FILE));
 }
 
 static int clean_ours(BenchRun *run)
 {
         Handing *handing = run->bench->state;
 
+        (void)bench_flush(run, 0);
         bench_many_delete(run->bench, &handing->many);
         return CTL_OK;
 }
@@ -311,7 +306,12 @@ static int begin_waiters(BenchRun *run)
 {
         Handing *handing = run->bench->state;
         unsigned n_waiters = (unsigned)run->c->block_bytes;
-        const BenchWaiting waiting = { .open = open_client, .wait = wait_for_one, .argument = handing };
+        const BenchWaiting waiting = {
+                .open = open_client,
+                .wait = wait_for_one,
+                .argument = handing,
+                .is_polling = run->c->kind & KIND_POLL,
+        };
         int r;
 
         for (unsigned i = 0; i < n_waiters; i++)
@@ -331,18 +331,17 @@ static int handoff_setup(BenchRun *run)
         uint64_t n = run->c->size_bytes == SMALL_BYTES ? N_SMALL : N_LARGE;
         int r;
 
-        if (!bench_store_has(&bench->store, run->c->pages))
+        if (!bench_store_has(&bench->store, bench_space(run)))
                 return BENCH_LEFT_OUT;
         if (n * run->c->size_bytes > bench->size_bytes)
                 n = bench->size_bytes / run->c->size_bytes;
-        if (bench_many_init(&handing->many, &bench->store, run->c->pages, "handoff", (size_t)n) < 0)
+        if (bench_many_init(&handing->many, &bench->store, bench_space(run), "handoff", (size_t)n) < 0)
                 return ctl_out_of_memory(bench->ctl);
         handing->size_bytes = run->size_bytes = run->c->size_bytes;
         run->n_units = n;
         snprintf(run->what, sizeof(run->what), "%s",
-                 (run->c->kind & KIND_WAY) == KIND_MEMFD
-                         ? "memfd written, sealed and sent to each, mmap"
-                         : "tmpfs file written, futex wakes, open and mmap");
+                 (run->c->kind & KIND_WAY) == KIND_MEMFD ? "memfd written, sealed and sent to each, mmap"
+                                                         : "tmpfs file written, futex wakes, open and mmap");
         r = bench_check_plain(run, bench_folder_init(&handing->folder, &bench->plain, run->c->theirs_pages));
         if (r == CTL_OK)
                 r = begin_waiters(run);
@@ -393,7 +392,7 @@ static uint64_t suite_store_bytes(const Bench *bench)
 {
         uint64_t n_large = bench->size_bytes / MIB < N_LARGE ? bench->size_bytes / MIB : N_LARGE;
 
-        return n_large * (MIB + BENCH_HUGE_BYTES) + 8 * MIB;
+        return n_large * (MIB + BENCH_HUGE_BYTES) + 64 * MIB;
 }
 
 static uint64_t suite_other_bytes(const Bench *bench)
@@ -401,25 +400,34 @@ static uint64_t suite_other_bytes(const Bench *bench)
         return suite_store_bytes(bench);
 }
 
-#define HANDOFF(case_name, case_kind, n_waiters, size)                                                                 \
+/* Who makes it does not wait until others can see it: they say so themselves. */
+#define HANDOFF(case_name, case_kind, n_waiters, size, ...)                                                            \
         {                                                                                                              \
                 .name = case_name, .kind = case_kind, .block_bytes = n_waiters, .size_bytes = size,                    \
                 .unit = BENCH_UNIT_US, .has_laps = true, .is_self_measured = true, .setup = handoff_setup,             \
                 .teardown = handoff_teardown, .ours = hand_ours, .clean = clean_ours, .theirs = hand_theirs,           \
-                .clean_theirs = clean_theirs                                                                           \
+                .clean_theirs = clean_theirs, .is_pipelined = true, __VA_ARGS__                                        \
         }
-#define ALL(size)                                                                                                      \
-        HANDOFF("one-memfd", KIND_MEMFD, 1, size), HANDOFF("one-file", KIND_FILE, 1, size),                            \
-                HANDOFF("eight-memfd", KIND_MEMFD, N_EIGHT, size),                                                     \
-                HANDOFF("eight-memfd-first", KIND_MEMFD | KIND_FIRST, N_EIGHT, size),                                  \
-                HANDOFF("eight-file", KIND_FILE, N_EIGHT, size),                                                       \
-                HANDOFF("eight-file-first", KIND_FILE | KIND_FIRST, N_EIGHT, size)
+#define ALL(size, ...)                                                                                                 \
+        HANDOFF("one-memfd", KIND_MEMFD, 1, size, __VA_ARGS__), HANDOFF("one-file", KIND_FILE, 1, size, __VA_ARGS__),  \
+                HANDOFF("one-file-poll", KIND_FILE | KIND_POLL, 1, size, __VA_ARGS__),                                 \
+                HANDOFF("eight-memfd", KIND_MEMFD, N_EIGHT, size, __VA_ARGS__),                                        \
+                HANDOFF("eight-memfd-first", KIND_MEMFD | KIND_FIRST, N_EIGHT, size, __VA_ARGS__),                     \
+                HANDOFF("eight-file", KIND_FILE, N_EIGHT, size, __VA_ARGS__),                                          \
+                HANDOFF("eight-file-first", KIND_FILE | KIND_FIRST, N_EIGHT, size, __VA_ARGS__)
+#define TRUSTED .is_trusted = true, .pages = BENCH_PAGES_2M
 
-static const BenchCase cases[] = { ALL(SMALL_BYTES), ALL(MIB) };
+static const BenchCase cases[] = {
+        ALL(SMALL_BYTES, .is_trusted = false),
+        ALL(MIB, .is_trusted = false),
+        ALL(SMALL_BYTES, TRUSTED),
+        ALL(MIB, TRUSTED),
+};
 
 const BenchSuite bench_suite_handoff = {
         .name = "handoff",
-        .summary = "put here, until one process that waits, or the last (or first) of eight, has the bytes",
+        .summary = "put here, until one process that waits, asleep or polling, or the last (or first) of eight, has "
+                   "the bytes",
         .cases = cases,
         .n_cases = sizeof(cases) / sizeof(cases[0]),
         .store_bytes = suite_store_bytes,

@@ -57,7 +57,7 @@ static int create_ours(BenchRun *run)
         char name[BENCH_NAME_BYTES];
 
         return bench_check_store(run, folio_create(run->bench->ctl->client,
-                                                   bench_store_name(&run->bench->store, run->c->pages, KEY, name),
+                                                   bench_store_name(&run->bench->store, bench_space(run), KEY, name),
                                                    run->size_bytes, &options, &map->object));
 }
 
@@ -84,7 +84,7 @@ static int drop_ours(BenchRun *run)
 {
         Map *map = run->bench->state;
 
-        bench_store_drop(&run->bench->store, run->c->pages, KEY, map->object);
+        bench_store_drop(&run->bench->store, bench_space(run), KEY, map->object);
         map->object = NULL;
         return CTL_OK;
 }
@@ -92,7 +92,7 @@ static int drop_ours(BenchRun *run)
 static int fill_ours(BenchRun *run)
 {
         Map *map = run->bench->state;
-        int r = bench_store_make(&run->bench->store, run->c->pages, KEY, BENCH_CONTENT_WRITTEN, map->source.address,
+        int r = bench_store_make(&run->bench->store, bench_space(run), KEY, BENCH_CONTENT_WRITTEN, map->source.address,
                                  run->size_bytes, &map->object);
 
         if (r != CTL_OK)
@@ -111,7 +111,7 @@ static int get_ours(BenchRun *run)
         const void *data;
         int r;
 
-        r = folio_get(run->bench->ctl->client, bench_store_name(&run->bench->store, run->c->pages, KEY, name), 0, 0,
+        r = folio_get(run->bench->ctl->client, bench_store_name(&run->bench->store, bench_space(run), KEY, name), 0, 0,
                       &map->object);
         if (r < 0)
                 return bench_check_store(run, r);
@@ -239,7 +239,7 @@ static int map_setup(BenchRun *run)
 {
         Bench *bench = run->bench;
 
-        if (!bench_store_has(&bench->store, run->c->pages) || !bench_plain_has(&bench->plain, run->c->theirs_pages))
+        if (!bench_can_run(run))
                 return BENCH_LEFT_OUT;
         run->size_bytes = map_bytes(bench);
         run->block_bytes = run->c->block_bytes;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The suite `put`: new objects of bytes, one by one with folio_put() (single), in one call of folio_put_many() (many),
- * and as many folio_put_async() under way at once (async), against open, write and close of new tmpfs files, one by
- * one, as there is no other way. What was made is removed outside the clock.
+ * The suite `put`: new objects of bytes, one by one with folio_put(), by a client that waits until others can see each
+ * (visible), and by one that flushes once in the end (pipelined); in one call of folio_put_many() (many), and as many
+ * folio_put_async() under way at once (async); by writers that are not trusted, and that are. Against open, write and
+ * close of new tmpfs files, one by one, as there is no other way. What was made is removed outside the clock.
  */
 #include "client/ctl/bench-many.h"
 
@@ -16,6 +17,7 @@
 #define N_SINGLE 1000u
 #define N_TOGETHER 256u
 #define N_MIB 32u /* of those of a MiB, one by one */
+#define N_MIDDLE 4u
 #define WAIT_NS_MAX UINT64_C(30000000000)
 
 /* Instead of sizes: these follow --size. */
@@ -47,29 +49,33 @@ static size_t count_objects(const BenchRun *run)
 {
         uint64_t n_bytes = object_bytes(run->bench, run->c->size_bytes), n = N_SINGLE;
 
-        if (run->c->size_bytes == SIZE_MIDDLE || run->c->size_bytes == SIZE_LARGE)
+        if (run->c->size_bytes == SIZE_LARGE)
                 return 1;
         if (run->c->kind != KIND_SINGLE)
                 n = N_TOGETHER;
+        else if (run->c->size_bytes == SIZE_MIDDLE)
+                n = N_MIDDLE;
         else if (n_bytes >= MIB)
                 n = N_MIB;
-        return (size_t)(n * n_bytes > run->bench->size_bytes ? run->bench->size_bytes / n_bytes : n);
+        n = n * n_bytes > run->bench->size_bytes ? run->bench->size_bytes / n_bytes : n;
+        return (size_t)(n > 0 ? n : 1);
 }
 
 /* --- Folio's side ------------------------------------------------------------------------------------------------- */
 
+static int put_one(BenchRun *run, size_t index)
+{
+        const Putting *putting = run->bench->state;
+
+        return folio_put(run->client, putting->many.names[index], putting->source.address, run->size_bytes,
+                         &putting->options);
+}
+
 static int single_ours(BenchRun *run)
 {
-        Putting *putting = run->bench->state;
-        int r = 0;
+        const Putting *putting = run->bench->state;
 
-        for (size_t i = 0; r == 0 && i < putting->many.n; i++) {
-                bench_laps_begin(run->laps);
-                r = folio_put(run->bench->ctl->client, putting->many.names[i], putting->source.address,
-                              run->size_bytes, &putting->options);
-                bench_laps_end(run->laps);
-        }
-        return bench_check_store(run, r);
+        return bench_many_ours(run, putting->many.n, put_one);
 }
 
 static int many_ours(BenchRun *run)
@@ -142,19 +148,18 @@ static int drop_ours(BenchRun *run)
 
 /* --- the plain side ----------------------------------------------------------------------------------------------- */
 
+static int write_one(BenchRun *run, size_t index)
+{
+        const Putting *putting = run->bench->state;
+
+        return bench_folder_put(&putting->folder, putting->many.files[index], putting->source.address, run->size_bytes);
+}
+
 static int put_theirs(BenchRun *run)
 {
-        Putting *putting = run->bench->state;
-        int r = 0;
+        const Putting *putting = run->bench->state;
 
-        for (size_t i = 0; r == 0 && i < putting->many.n; i++) {
-                bench_laps_begin(run->laps);
-                r = bench_folder_put(&putting->folder, putting->many.files[i], putting->source.address,
-                                     run->size_bytes);
-                bench_laps_end(run->laps);
-                run->bench->n_plain_calls += 3;
-        }
-        return bench_check_plain(run, r);
+        return bench_many_theirs(run, putting->many.n, write_one, 3);
 }
 
 static int drop_theirs(BenchRun *run)
@@ -171,10 +176,10 @@ static int put_copy(BenchRun *run, const BenchCopy *copy)
 {
         const Putting *putting = run->bench->state;
 
-        /* The second half of the area is there for this. */
+        /* The second half of the area is there for this; to a place for each, as the objects have. */
         for (size_t i = 0; i < putting->many.n; i++)
-                copy->run(putting->source.address + run->bench->size_bytes, putting->source.address,
-                          (size_t)run->size_bytes);
+                copy->run(putting->source.address + run->bench->size_bytes + i * run->size_bytes,
+                          putting->source.address, (size_t)run->size_bytes);
         return CTL_OK;
 }
 
@@ -195,11 +200,10 @@ static int check_bytes(BenchRun *run)
         Putting *putting = run->bench->state;
         _ctl_cleanup_(ctl_cleanup_object) struct folio_object *object = NULL;
         const void *data;
-        int r = folio_put(run->bench->ctl->client, putting->many.names[0], putting->source.address, run->size_bytes,
-                          &putting->options);
+        int r = put_one(run, 0);
 
         if (r == 0)
-                r = folio_get(run->bench->ctl->client, putting->many.names[0], 0, 0, &object);
+                r = folio_get(run->client, putting->many.names[0], 0, 0, &object);
         if (r < 0)
                 return bench_check_store(run, r);
         data = folio_object_data(object);
@@ -229,15 +233,15 @@ static int put_setup(BenchRun *run)
         Putting *putting = bench->state;
         int r;
 
-        if (!bench_store_has(&bench->store, run->c->pages) || !bench_plain_has(&bench->plain, run->c->theirs_pages))
+        if (!bench_can_run(run))
                 return BENCH_LEFT_OUT;
         run->size_bytes = object_bytes(bench, run->c->size_bytes);
-        r = bench_many_init(&putting->many, &bench->store, run->c->pages, "put", count_objects(run));
+        r = bench_many_init(&putting->many, &bench->store, bench_space(run), "put", count_objects(run));
         if (r < 0)
                 return ctl_out_of_memory(bench->ctl);
         r = bench_check_plain(run, bench_folder_init(&putting->folder, &bench->plain, run->c->theirs_pages));
         run->n_units = putting->many.n;
-        run->n_copied_bytes = run->size_bytes >= MIB ? putting->many.n * run->size_bytes : 0;
+        run->n_copied_bytes = run->size_bytes >= 4 * KIB ? putting->many.n * run->size_bytes : 0;
         snprintf(run->what, sizeof(run->what), "open, write and close of a tmpfs file, %s pages",
                  run->c->theirs_pages == BENCH_PAGES_2M ? "2 MiB" : "4 KiB");
         fill_items(putting, run->size_bytes);
@@ -282,13 +286,12 @@ static void suite_close(Bench *bench)
         bench->state = NULL;
 }
 
-/* An object of a MiB takes a huge page more where there are such. */
+/* An object of a MiB takes a huge page more where there are such; both clients can hold a region for the largest. */
 static uint64_t suite_store_bytes(const Bench *bench)
 {
         uint64_t n_small = bench->size_bytes / MIB < N_TOGETHER ? bench->size_bytes / MIB : N_TOGETHER;
-        uint64_t small_bytes = n_small * (MIB + BENCH_HUGE_BYTES) + 16 * MIB;
 
-        return bench->size_bytes > small_bytes ? bench->size_bytes : small_bytes;
+        return 2 * bench->size_bytes + n_small * (MIB + BENCH_HUGE_BYTES) + 64 * MIB;
 }
 
 static uint64_t suite_other_bytes(const Bench *bench)
@@ -296,24 +299,28 @@ static uint64_t suite_other_bytes(const Bench *bench)
         return 2 * bench->size_bytes + suite_store_bytes(bench);
 }
 
-#define COMMON(case_name, case_kind, size, page_kind, step)                                                            \
-        .name = case_name, .kind = case_kind, .size_bytes = size, .pages = page_kind, .theirs_pages = page_kind,       \
-        .setup = put_setup, .teardown = put_teardown, .ours = step, .clean = drop_ours, .theirs = put_theirs,          \
-        .clean_theirs = drop_theirs, .reference = put_copy
+#define COMMON(case_kind, size, page_kind, step)                                                                       \
+        .kind = case_kind, .size_bytes = size, .theirs_pages = page_kind, .setup = put_setup,                          \
+        .teardown = put_teardown, .ours = step, .clean = drop_ours, .theirs = put_theirs, .clean_theirs = drop_theirs, \
+        .reference = put_copy
 #define SINGLE(size, page_kind)                                                                                        \
+        COMMON(KIND_SINGLE, size, page_kind, single_ours), .unit = BENCH_UNIT_US, .has_laps = true
+#define LARGE(page_kind) COMMON(KIND_SINGLE, SIZE_LARGE, page_kind, single_ours), .unit = BENCH_UNIT_MS
+/* What theirs is follows in the brackets: both are set against the same. */
+#define BOTH(...)                                                                                                      \
+        { __VA_ARGS__, .name = "pipelined", .is_pipelined = true },                                                    \
         {                                                                                                              \
-                COMMON("single", KIND_SINGLE, size, page_kind, single_ours), .unit = BENCH_UNIT_US, .has_laps = true   \
-        }
-#define LARGE(size, page_kind)                                                                                         \
-        {                                                                                                              \
-                COMMON("single", KIND_SINGLE, size, page_kind, single_ours), .unit = BENCH_UNIT_MS                     \
+                __VA_ARGS__, .name = "visible"                                                                         \
         }
 #define TOGETHER(size, page_kind)                                                                                      \
-        { COMMON("many", KIND_MANY, size, page_kind, many_ours), .unit = BENCH_UNIT_US },                              \
+        { COMMON(KIND_MANY, size, page_kind, many_ours), .name = "many", .pages = page_kind, .unit = BENCH_UNIT_US },  \
         {                                                                                                              \
-                COMMON("async", KIND_ASYNC, size, page_kind, async_ours), .unit = BENCH_UNIT_US                        \
+                COMMON(KIND_ASYNC, size, page_kind, async_ours), .name = "async", .pages = page_kind,                  \
+                                                                 .unit = BENCH_UNIT_US                                 \
         }
-#define ALL(size, page_kind) SINGLE(size, page_kind), TOGETHER(size, page_kind)
+#define ALL(size, page_kind) BOTH(SINGLE(size, page_kind), .pages = page_kind), TOGETHER(size, page_kind)
+/* Leased regions are huge where there are such pages, whatever the files have. */
+#define TRUSTED(...) BOTH(__VA_ARGS__, .pages = BENCH_PAGES_2M, .is_trusted = true)
 
 /* A small file has small pages: of a huge one it would take 2 MiB, and a packed object has the pages of its region. */
 static const BenchCase cases[] = {
@@ -321,16 +328,26 @@ static const BenchCase cases[] = {
         ALL(4 * KIB, BENCH_PAGES_4K),
         ALL(64 * KIB, BENCH_PAGES_4K),
         ALL(MIB, BENCH_PAGES_4K),
-        LARGE(SIZE_MIDDLE, BENCH_PAGES_4K),
-        LARGE(SIZE_LARGE, BENCH_PAGES_4K),
+        BOTH(SINGLE(SIZE_MIDDLE, BENCH_PAGES_4K), .pages = BENCH_PAGES_4K),
+        BOTH(LARGE(BENCH_PAGES_4K), .pages = BENCH_PAGES_4K),
         ALL(MIB, BENCH_PAGES_2M),
-        LARGE(SIZE_MIDDLE, BENCH_PAGES_2M),
-        LARGE(SIZE_LARGE, BENCH_PAGES_2M),
+        BOTH(SINGLE(SIZE_MIDDLE, BENCH_PAGES_2M), .pages = BENCH_PAGES_2M),
+        BOTH(LARGE(BENCH_PAGES_2M), .pages = BENCH_PAGES_2M),
+        TRUSTED(SINGLE(64, BENCH_PAGES_4K)),
+        TRUSTED(SINGLE(4 * KIB, BENCH_PAGES_4K)),
+        TRUSTED(SINGLE(64 * KIB, BENCH_PAGES_4K)),
+        TRUSTED(SINGLE(MIB, BENCH_PAGES_4K)),
+        TRUSTED(SINGLE(SIZE_MIDDLE, BENCH_PAGES_4K)),
+        TRUSTED(LARGE(BENCH_PAGES_4K)),
+        TRUSTED(SINGLE(MIB, BENCH_PAGES_2M)),
+        TRUSTED(SINGLE(SIZE_MIDDLE, BENCH_PAGES_2M)),
+        TRUSTED(LARGE(BENCH_PAGES_2M)),
 };
 
 const BenchSuite bench_suite_put = {
         .name = "put",
-        .summary = "new objects of bytes, one by one (single), in one call (many), all under way at once (async)",
+        .summary = "new objects of bytes, one by one, each waited for (visible) or all of them in the end "
+                   "(pipelined), in one call (many), all under way at once (async)",
         .cases = cases,
         .n_cases = sizeof(cases) / sizeof(cases[0]),
         .store_bytes = suite_store_bytes,

@@ -26,7 +26,7 @@ void bench_read_drop(Bench *bench)
         BenchRead *state = bench->state;
 
         if (state->object)
-                bench_store_drop(&bench->store, state->pages, KEY, state->object);
+                bench_store_drop(&bench->store, (BenchSpace)state->pages, KEY, state->object);
         if (state->fd >= 0)
                 (void)close(state->fd);
         state->object = NULL;
@@ -43,8 +43,8 @@ static int make_both(BenchRun *run, BenchContent content)
         state->pages = run->c->pages;
         state->theirs_pages = run->c->theirs_pages;
         state->content = content;
-        r = bench_store_make(&bench->store, state->pages, KEY, content, state->source.address, bench->size_bytes,
-                             &state->object);
+        r = bench_store_make(&bench->store, (BenchSpace)state->pages, KEY, content, state->source.address,
+                             bench->size_bytes, &state->object);
         if (r != CTL_OK)
                 return r;
         r = bench_plain_make(&bench->plain, state->theirs_pages, content, state->source.address, bench->size_bytes,
@@ -59,7 +59,7 @@ int bench_read_make(BenchRun *run, BenchContent content)
         BenchRead *state = bench->state;
         int r = CTL_OK;
 
-        if (!bench_store_has(&bench->store, run->c->pages) || !bench_plain_has(&bench->plain, run->c->theirs_pages))
+        if (!bench_can_run(run))
                 return BENCH_LEFT_OUT;
         if (!state->is_made || state->pages != run->c->pages || state->theirs_pages != run->c->theirs_pages ||
             state->content != content) {

@@ -106,6 +106,8 @@ void bench_report_heading(const Bench *bench)
         for (int i = 0; i < (bench->store.is_own ? _BENCH_PAGES_MAX : 1); i++)
                 printf("%s%s (%.0f%% huge)", i ? " and " : "namespace ", bench->store.namespaces[i],
                        100 * bench->store.huge_share[i]);
+        if (bench->store.is_own)
+                printf(", %s", bench->store.namespaces[BENCH_SPACE_TRUSTED]);
         printf("\nrounds   %u of each, in alternation, at --size %s: ratios are what counts (above 1: Folio is "
                "faster), "
                "other figures are of this machine and hour\n",
@@ -151,10 +153,10 @@ static const TableColumn columns[] = {
 
 /* Of a suite of small operations. */
 static const TableColumn laps_columns[] = {
-        { "CASE", false },  { "PAGES", false }, { "SIZE", true },   { "FOLIO", true },      { "PLAIN", true },
-        { "UNIT", false },  { "RATIO", true },  { "SPREAD", true }, { "P50 US", true },     { "P99 US", true },
-        { "CPU US", true }, { "FAULTS", true }, { "CALLS", true },  { "TRIPS", true },      { "OF MEMCPY", true },
-        { "PLAIN IS", false },
+        { "CASE", false },     { "WRITERS", false },  { "PAGES", false }, { "SIZE", true },   { "FOLIO", true },
+        { "PLAIN", true },     { "UNIT", false },     { "RATIO", true },  { "SPREAD", true }, { "P50 US", true },
+        { "P99 US", true },    { "CPU US", true },    { "FAULTS", true }, { "CALLS", true },  { "TRIPS", true },
+        { "OF MEMCPY", true }, { "PLAIN IS", false },
 };
 
 static bool suite_has_laps(const BenchSuite *suite)
@@ -228,6 +230,11 @@ static double waiters_ns(const BenchRun *run, const BenchSide *side)
         return side->waiters_cpu_ns > 0 && run->n_units ? side->waiters_cpu_ns / (double)run->n_units : -1;
 }
 
+static const char *writers_word(const BenchRun *run)
+{
+        return run->c->is_trusted ? "trusted" : "untrusted";
+}
+
 /* The cells that both kinds of table have. */
 typedef struct Cells {
         char size[TEXT_SIZE_BYTES], block[TEXT_SIZE_BYTES], ours[CELL_BYTES], theirs[CELL_BYTES], ratio[CELL_BYTES],
@@ -271,13 +278,12 @@ static int add_laps_row(BenchReport *report, const BenchRun *run, const BenchRes
 
         fill_cells(run, result, &c);
         return table_add(report->table, 0,
-                         (const char *const[]){
-                                 run->c->name, pages_words[run->c->pages], c.size, c.ours, c.theirs,
-                                 unit_words[run->c->unit], c.ratio, c.spread,
-                                 format_times(ours->p50_ns, theirs->p50_ns, p50),
-                                 format_times(ours->p99_ns, theirs->p99_ns, p99),
-                                 format_times(waiters_ns(run, ours), waiters_ns(run, theirs), cpu), c.faults, c.calls,
-                                 c.asked, c.fraction, run->what });
+                         (const char *const[]){ run->c->name, writers_word(run), pages_words[run->c->pages], c.size,
+                                                c.ours, c.theirs, unit_words[run->c->unit], c.ratio, c.spread,
+                                                format_times(ours->p50_ns, theirs->p50_ns, p50),
+                                                format_times(ours->p99_ns, theirs->p99_ns, p99),
+                                                format_times(waiters_ns(run, ours), waiters_ns(run, theirs), cpu),
+                                                c.faults, c.calls, c.asked, c.fraction, run->what });
 }
 
 static int add_row(BenchReport *report, const BenchRun *run, const BenchResult *result)
@@ -325,14 +331,14 @@ static int set_times(json_t *object, const BenchRun *run, const BenchResult *res
 
 static json_t *result_json(const BenchReport *report, const BenchRun *run, const BenchResult *result)
 {
-        json_t *object =
-                json_pack("{s:s, s:s, s:I, s:I, s:o, s:o, s:s, s:o, s:o, s:s, s:s, s:s, s:i}", "suite",
-                          report->suite->name, "case", run->c->name, "size", (json_int_t)run->size_bytes, "block",
-                          (json_int_t)run->block_bytes, "ours", real_json(in_unit(run, result->ours.time_ns)), "theirs",
-                          real_json(in_unit(run, result->theirs.time_ns)), "unit", unit_words[run->c->unit], "ratio",
-                          real_json(result->ratio), "spread", real_json(result->spread), "what", run->what, "pages",
-                          pages_words[run->c->pages], "theirs_pages", pages_words[run->c->theirs_pages], "rounds",
-                          (int)report->bench->n_rounds);
+        json_t *object = json_pack("{s:s, s:s, s:s, s:I, s:I, s:o, s:o, s:s, s:o, s:o, s:s, s:s, s:s, s:i}", "suite",
+                                   report->suite->name, "case", run->c->name, "writers", writers_word(run), "size",
+                                   (json_int_t)run->size_bytes, "block", (json_int_t)run->block_bytes, "ours",
+                                   real_json(in_unit(run, result->ours.time_ns)), "theirs",
+                                   real_json(in_unit(run, result->theirs.time_ns)), "unit", unit_words[run->c->unit],
+                                   "ratio", real_json(result->ratio), "spread", real_json(result->spread), "what",
+                                   run->what, "pages", pages_words[run->c->pages], "theirs_pages",
+                                   pages_words[run->c->theirs_pages], "rounds", (int)report->bench->n_rounds);
         int r = object ? 0 : -1;
 
         r = r < 0 ? r : set_share(object, "huge", run->huge_share);
@@ -348,6 +354,7 @@ static json_t *result_json(const BenchReport *report, const BenchRun *run, const
         r = r < 0 ? r : set_count(object, "tlb_misses", result->ours.n_tlb_misses);
         r = r < 0 ? r : set_count(object, "theirs_tlb_misses", result->theirs.n_tlb_misses);
         r = r < 0 ? r : set_count(object, "round_trips", result->n_round_trips);
+        r = r < 0 ? r : set_count(object, "records", result->n_records);
         if (r == 0)
                 return object;
         json_decref(object);

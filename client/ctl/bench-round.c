@@ -149,27 +149,49 @@ static int run_round(BenchRun *run, Rounds *rounds, unsigned round)
         return CTL_OK;
 }
 
+/* What the daemon has been asked, by whomever. */
+typedef struct Asked {
+        uint64_t n_requests, n_records; /* BENCH_UNKNOWN */
+} Asked;
+
+/* Two questions, each of which is a request; the second counts the first. */
+#define N_QUESTIONS 2u
+static Asked count_asked(const BenchStore *store)
+{
+        Asked asked;
+
+        asked.n_records = bench_store_number(store, "ring.records", BENCH_UNKNOWN);
+        asked.n_requests = bench_store_number(store, "requests.count", BENCH_UNKNOWN);
+        return asked;
+}
+
+static uint64_t difference(uint64_t before, uint64_t after, uint64_t n_own)
+{
+        if (before == BENCH_UNKNOWN || after == BENCH_UNKNOWN || after < before + n_own)
+                return BENCH_UNKNOWN;
+        return after - before - n_own;
+}
+
 /* What ours asks of the kernel, and of the daemon. */
 static int count_ours(BenchRun *run, BenchResult *result)
 {
         const BenchStore *store = &run->bench->store;
         BenchSample sample = { .n_calls = BENCH_UNKNOWN };
         BenchTracer tracer;
-        uint64_t n_before, n_after;
+        Asked before, after;
         int r = run->c->prepare ? run->c->prepare(run) : CTL_OK, r_clean;
 
         if (r != CTL_OK)
                 return r;
         run->sample = &sample;
-        n_before = bench_store_number(store, "requests.count", BENCH_UNKNOWN);
+        before = count_asked(store);
         if (!run->c->is_self_measured)
                 bench_tracer_begin(&tracer);
         r = run->c->ours(run);
         result->ours.n_calls = run->c->is_self_measured ? sample.n_calls : bench_tracer_end(&tracer);
-        n_after = bench_store_number(store, "requests.count", BENCH_UNKNOWN);
-        /* The question itself is one. */
-        if (n_before != BENCH_UNKNOWN && n_after != BENCH_UNKNOWN && n_after > n_before)
-                result->n_round_trips = n_after - n_before - 1;
+        after = count_asked(store);
+        result->n_round_trips = difference(before.n_requests, after.n_requests, N_QUESTIONS);
+        result->n_records = difference(before.n_records, after.n_records, 0);
         r_clean = run->c->clean ? run->c->clean(run) : CTL_OK;
         return r != CTL_OK ? r : r_clean;
 }
@@ -219,7 +241,7 @@ int bench_round_run(BenchRun *run, void (*step)(void *userdata, unsigned n_done)
         };
         bench_laps_init(&rounds.ours.laps);
         rounds.theirs.laps = rounds.ours.laps;
-        *ret = (BenchResult){ .fraction = -1, .n_round_trips = BENCH_UNKNOWN };
+        *ret = (BenchResult){ .fraction = -1, .n_round_trips = BENCH_UNKNOWN, .n_records = BENCH_UNKNOWN };
         r = run->c->setup(run);
         if (r != CTL_OK)
                 return r;

@@ -25,6 +25,7 @@ typedef struct BenchResult {
         double fraction; /* of what the copy loop reaches; negative: none */
         const char *copy; /* the loop that was the better one; NULL */
         uint64_t n_round_trips; /* in one measurement, as the daemon counts requests; BENCH_UNKNOWN */
+        uint64_t n_records; /* and what came through shared memory; BENCH_UNKNOWN */
 } BenchResult;
 
 #define BENCH_ROUNDS_MAX 1000

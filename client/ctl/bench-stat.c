@@ -189,9 +189,9 @@ static int stat_setup(BenchRun *run)
         Statting *statting = bench->state;
         int r;
 
-        if (!bench_store_has(&bench->store, run->c->pages))
+        if (!bench_store_has(&bench->store, bench_space(run)))
                 return BENCH_LEFT_OUT;
-        if (bench_many_init(&statting->many, &bench->store, run->c->pages, "stat", 1) < 0)
+        if (bench_many_init(&statting->many, &bench->store, bench_space(run), "stat", 1) < 0)
                 return ctl_out_of_memory(bench->ctl);
         statting->n_calls = count_calls(run);
         run->size_bytes = OBJECT_BYTES;

@@ -17,10 +17,13 @@
 /* Of a sample object: two huge pages. */
 #define SAMPLE_BYTES (2 * BENCH_HUGE_BYTES)
 
-static const char *const labels[_BENCH_PAGES_MAX] = { [BENCH_PAGES_4K] = "4k", [BENCH_PAGES_2M] = "2m" };
-static const uint32_t huge_policies[_BENCH_PAGES_MAX] = {
-        [BENCH_PAGES_4K] = FOLIO_HUGE_NEVER,
-        [BENCH_PAGES_2M] = FOLIO_HUGE_ALWAYS,
+static const struct {
+        const char *label;
+        uint32_t huge, writers;
+} spaces[_BENCH_SPACE_MAX] = {
+        [BENCH_SPACE_4K] = { "4k", FOLIO_HUGE_NEVER, FOLIO_WRITERS_UNTRUSTED },
+        [BENCH_SPACE_2M] = { "2m", FOLIO_HUGE_ALWAYS, FOLIO_WRITERS_UNTRUSTED },
+        [BENCH_SPACE_TRUSTED] = { "trusted", FOLIO_HUGE_ALWAYS, FOLIO_WRITERS_TRUSTED },
 };
 
 /* --- facts -------------------------------------------------------------------------------------------------------- */
@@ -67,12 +70,12 @@ void bench_store_settle(BenchStore *store)
 
 /* --- objects ------------------------------------------------------------------------------------------------------ */
 
-const char *bench_store_name(const BenchStore *store, BenchPages pages, const char *key, char buffer[BENCH_NAME_BYTES])
+const char *bench_store_name(const BenchStore *store, BenchSpace space, const char *key, char buffer[BENCH_NAME_BYTES])
 {
         if (store->is_own)
-                snprintf(buffer, BENCH_NAME_BYTES, "%s:%s", store->namespaces[pages], key);
+                snprintf(buffer, BENCH_NAME_BYTES, "%s:%s", store->namespaces[space], key);
         else
-                snprintf(buffer, BENCH_NAME_BYTES, "%s:bench-%d-%s", store->namespaces[pages], (int)getpid(), key);
+                snprintf(buffer, BENCH_NAME_BYTES, "%s:bench-%d-%s", store->namespaces[space], (int)getpid(), key);
         return buffer;
 }
 
@@ -95,11 +98,11 @@ double bench_store_huge_share(struct folio_object *object)
 }
 
 /* Huge pages may come after the seal; those of a small object, or where there are none, are not waited for. */
-static void wait_for_huge(const BenchStore *store, BenchPages pages, struct folio_object *object, uint64_t n_bytes)
+static void wait_for_huge(const BenchStore *store, BenchSpace space, struct folio_object *object, uint64_t n_bytes)
 {
         uint64_t begun_ns = bench_now_ns();
 
-        if (pages != BENCH_PAGES_2M || store->huge_share[pages] < 0.5 || n_bytes < BENCH_HUGE_BYTES)
+        if (space == BENCH_SPACE_4K || store->huge_share[space] < 0.5 || n_bytes < BENCH_HUGE_BYTES)
                 return;
         while (bench_store_huge_share(object) < 0.99 && bench_now_ns() - begun_ns < WAIT_NS_MAX)
                 look_again_later();
@@ -111,11 +114,12 @@ static void wait_for_zeros(struct folio_object *object, uint64_t n_bytes)
         struct folio_stat stat = { .struct_bytes = sizeof(stat) };
         uint64_t begun_ns = bench_now_ns();
 
-        while (folio_object_stat(object, &stat) == 0 && stat.zero_bytes < n_bytes && bench_now_ns() - begun_ns < WAIT_NS_MAX)
+        while (folio_object_stat(object, &stat) == 0 && stat.zero_bytes < n_bytes &&
+               bench_now_ns() - begun_ns < WAIT_NS_MAX)
                 look_again_later();
 }
 
-int bench_store_make(BenchStore *store, BenchPages pages, const char *key, BenchContent content, const void *data,
+int bench_store_make(BenchStore *store, BenchSpace space, const char *key, BenchContent content, const void *data,
                      uint64_t n_bytes, struct folio_object **ret)
 {
         struct folio_create_options options =
@@ -124,7 +128,7 @@ int bench_store_make(BenchStore *store, BenchPages pages, const char *key, Bench
         char name[BENCH_NAME_BYTES];
         int r;
 
-        r = folio_create(store->ctl->client, bench_store_name(store, pages, key, name), n_bytes, &options, &object);
+        r = folio_create(store->ctl->client, bench_store_name(store, space, key, name), n_bytes, &options, &object);
         if (r < 0)
                 return ctl_fail(store->ctl, r, "create", name);
         if (content == BENCH_CONTENT_WRITTEN)
@@ -137,28 +141,28 @@ int bench_store_make(BenchStore *store, BenchPages pages, const char *key, Bench
                 return r;
         }
         if (content == BENCH_CONTENT_WRITTEN)
-                wait_for_huge(store, pages, object, n_bytes);
+                wait_for_huge(store, space, object, n_bytes);
         else
                 wait_for_zeros(object, n_bytes);
         *ret = object;
         return CTL_OK;
 }
 
-void bench_store_drop(BenchStore *store, BenchPages pages, const char *key, struct folio_object *object)
+void bench_store_drop(BenchStore *store, BenchSpace space, const char *key, struct folio_object *object)
 {
         char name[BENCH_NAME_BYTES];
 
         if (object)
                 (void)folio_object_release(object);
         /* Where this fails the namespace, or the connection, takes it along. */
-        (void)folio_delete(store->ctl->client, bench_store_name(store, pages, key, name), FOLIO_IF_EXISTS);
+        (void)folio_delete(store->ctl->client, bench_store_name(store, space, key, name), FOLIO_IF_EXISTS);
         bench_store_settle(store);
 }
 
 /* --- namespaces --------------------------------------------------------------------------------------------------- */
 
 /* What pages a large object gets: made, looked at, removed. */
-static int take_sample(BenchStore *store, BenchPages pages)
+static int take_sample(BenchStore *store, BenchSpace space)
 {
         _ctl_cleanup_(ctl_cleanup_free) void *data = malloc(SAMPLE_BYTES);
         struct folio_object *object;
@@ -168,22 +172,24 @@ static int take_sample(BenchStore *store, BenchPages pages)
                 return ctl_out_of_memory(store->ctl);
         bench_fill(data, SAMPLE_BYTES, 1);
         /* Until it is known otherwise they are waited for, where they were asked for. */
-        store->huge_share[pages] = store->is_own && pages == BENCH_PAGES_2M ? 1 : 0;
-        r = bench_store_make(store, pages, "sample", BENCH_CONTENT_WRITTEN, data, SAMPLE_BYTES, &object);
+        store->huge_share[space] = store->is_own && space != BENCH_SPACE_4K ? 1 : 0;
+        r = bench_store_make(store, space, "sample", BENCH_CONTENT_WRITTEN, data, SAMPLE_BYTES, &object);
         if (r != CTL_OK)
                 return r;
-        store->huge_share[pages] = bench_store_huge_share(object);
-        bench_store_drop(store, pages, "sample", object);
+        store->huge_share[space] = bench_store_huge_share(object);
+        bench_store_drop(store, space, "sample", object);
         return CTL_OK;
 }
 
 /* FOLIO_E_ACCESS is for the caller; every other failure is told. */
-static int add_namespace(BenchStore *store, BenchPages pages, uint32_t backing, uint64_t n_objects)
+static int add_namespace(BenchStore *store, BenchSpace space, uint32_t backing, uint64_t n_objects)
 {
         struct folio_namespace settings = {
                 .struct_bytes = sizeof(settings),
-                .fields = FOLIO_NAMESPACE_FIELD_HUGE | FOLIO_NAMESPACE_FIELD_OBJECTS_MAX,
-                .huge = huge_policies[pages],
+                .fields =
+                        FOLIO_NAMESPACE_FIELD_HUGE | FOLIO_NAMESPACE_FIELD_OBJECTS_MAX | FOLIO_NAMESPACE_FIELD_WRITERS,
+                .huge = spaces[space].huge,
+                .writers = spaces[space].writers,
                 .objects_max = n_objects > OBJECTS_MAX ? n_objects : OBJECTS_MAX,
         };
         int r;
@@ -192,14 +198,26 @@ static int add_namespace(BenchStore *store, BenchPages pages, uint32_t backing, 
                 settings.fields |= FOLIO_NAMESPACE_FIELD_BACKING;
                 settings.backing = backing;
         }
-        snprintf(settings.name, sizeof(settings.name), "bench-%s-%d", labels[pages], (int)getpid());
+        snprintf(settings.name, sizeof(settings.name), "bench-%s-%d", spaces[space].label, (int)getpid());
         r = folio_namespace_add(store->ctl->client, &settings);
         if (r == FOLIO_E_ACCESS)
                 return r;
         if (r < 0)
                 return ctl_fail(store->ctl, r, "add namespace", settings.name);
-        memcpy(store->namespaces[pages], settings.name, sizeof(store->namespaces[pages]));
+        memcpy(store->namespaces[space], settings.name, sizeof(store->namespaces[space]));
         return CTL_OK;
+}
+
+int bench_store_connect(const BenchStore *store, uint32_t flags, struct folio_client **ret)
+{
+        const struct folio_open_options options = {
+                .struct_bytes = sizeof(options),
+                .address = store->ctl->socket_path,
+                .flags = flags,
+                .timeout_ms = store->ctl->timeout_ms,
+        };
+
+        return folio_client_open(&options, ret);
 }
 
 int bench_store_init(BenchStore *store, Ctl *ctl, uint32_t backing, uint64_t n_objects)
@@ -207,28 +225,37 @@ int bench_store_init(BenchStore *store, Ctl *ctl, uint32_t backing, uint64_t n_o
         int r = CTL_OK;
 
         *store = (BenchStore){ .ctl = ctl, .is_own = true };
-        for (int i = 0; r == CTL_OK && i < _BENCH_PAGES_MAX; i++) {
-                r = add_namespace(store, (BenchPages)i, backing, i == BENCH_PAGES_4K ? n_objects : 0);
+        for (int i = 0; r == CTL_OK && i < _BENCH_SPACE_MAX; i++) {
+                r = add_namespace(store, (BenchSpace)i, backing, i == BENCH_SPACE_2M ? 0 : n_objects);
                 if (r == FOLIO_E_ACCESS)
                         break;
         }
         if (r == FOLIO_E_ACCESS) {
                 ctl_note(ctl,
-                         "this user may add no namespace: `default` is measured, with the pages it has; a store of "
-                         "your own lets you: `folioctl run --budget 3G -- folioctl bench ...`");
+                         "this user may add no namespace: `default` is measured, with the pages it has, and cases with "
+                         "trusted writers are left out; a store of your own lets you: `folioctl run --budget 3G -- "
+                         "folioctl bench ...`");
                 store->is_own = false;
                 for (int i = 0; i < _BENCH_PAGES_MAX; i++)
                         strcpy(store->namespaces[i], FOLIO_NAMESPACE_DEFAULT);
                 r = CTL_OK;
         }
         for (int i = 0; r == CTL_OK && i < _BENCH_PAGES_MAX; i++)
-                r = take_sample(store, (BenchPages)i);
-        return r;
+                r = take_sample(store, (BenchSpace)i);
+        if (r != CTL_OK)
+                return r;
+        r = bench_store_connect(store, 0, &store->pipelined);
+        if (r == 0)
+                return CTL_OK;
+        store->pipelined = NULL;
+        return ctl_fail(ctl, r, "connect to foliod", NULL);
 }
 
 void bench_store_deinit(BenchStore *store)
 {
-        for (int i = 0; store->is_own && i < _BENCH_PAGES_MAX; i++) {
+        if (store->pipelined)
+                folio_client_unref(store->pipelined);
+        for (int i = 0; store->is_own && i < _BENCH_SPACE_MAX; i++) {
                 int r = *store->namespaces[i] ? folio_namespace_remove(store->ctl->client, store->namespaces[i]) : 0;
 
                 if (r < 0 && r != FOLIO_E_DAEMON_GONE)
@@ -237,7 +264,9 @@ void bench_store_deinit(BenchStore *store)
         *store = (BenchStore){ .ctl = store->ctl };
 }
 
-bool bench_store_has(const BenchStore *store, BenchPages pages)
+bool bench_store_has(const BenchStore *store, BenchSpace space)
 {
-        return store->is_own || (store->huge_share[pages] >= 0.5) == (pages == BENCH_PAGES_2M);
+        if (store->is_own)
+                return true;
+        return space != BENCH_SPACE_TRUSTED && (store->huge_share[space] >= 0.5) == (space == BENCH_SPACE_2M);
 }

@@ -49,7 +49,7 @@ static int by_name_ours(BenchRun *run)
         char name[BENCH_NAME_BYTES];
         int r = 0;
 
-        (void)bench_store_name(&run->bench->store, run->c->pages, KEY, name);
+        (void)bench_store_name(&run->bench->store, bench_space(run), KEY, name);
         for (size_t i = 0; r == 0 && i < truncating->n_calls; i++) {
                 bench_laps_begin(run->laps);
                 r = folio_truncate(run->bench->ctl->client, name, size_of(run, i));
@@ -82,7 +82,7 @@ static int truncate_teardown(BenchRun *run)
 {
         Truncating *truncating = run->bench->state;
 
-        bench_store_drop(&run->bench->store, run->c->pages, KEY, truncating->object);
+        bench_store_drop(&run->bench->store, bench_space(run), KEY, truncating->object);
         truncating->object = NULL;
         if (truncating->fd >= 0)
                 (void)close(truncating->fd);
@@ -100,7 +100,7 @@ static int truncate_setup(BenchRun *run)
         char name[BENCH_NAME_BYTES];
         int r;
 
-        if (!bench_store_has(&bench->store, run->c->pages))
+        if (!bench_store_has(&bench->store, bench_space(run)))
                 return BENCH_LEFT_OUT;
         options.capacity_bytes = OBJECT_BYTES;
         truncating->n_calls = run->c->kind == KIND_SAME ? N_SAME : N_CHANGES;
@@ -109,7 +109,7 @@ static int truncate_setup(BenchRun *run)
         snprintf(run->what, sizeof(run->what), "ftruncate%s of a %s",
                  run->c->kind == KIND_RESERVED ? ", and fallocate where it grows," : "",
                  bench_plain_label(&bench->plain, run->c->theirs_pages));
-        r = folio_create(bench->ctl->client, bench_store_name(&bench->store, run->c->pages, KEY, name), OBJECT_BYTES,
+        r = folio_create(bench->ctl->client, bench_store_name(&bench->store, bench_space(run), KEY, name), OBJECT_BYTES,
                          &options, &truncating->object);
         r = bench_check_store(run, r);
         if (r == CTL_OK)

@@ -23,6 +23,8 @@
 #define WAIT_NS_MAX UINT64_C(20000000000)
 /* So long it is looked whether they sleep; on a machine without /proc, or a busy one, it is done without that. */
 #define ASLEEP_NS_MAX UINT64_C(1000000000)
+/* From when a poller has begun to wait until it certainly looks for the first time. */
+#define POLLING_NS UINT64_C(50000)
 #define SLOTS_BYTES (BENCH_WAITERS_MAX * sizeof(BenchWaiterSlot))
 
 /* In memory that both have; of one waiter. */
@@ -132,7 +134,7 @@ int bench_waiters_init(BenchWaiters *waiters, unsigned n_waiters, const BenchWai
 {
         int r = 0;
 
-        *waiters = (BenchWaiters){ 0 };
+        *waiters = (BenchWaiters){ .is_polling = waiting->is_polling };
         waiters->slots = mmap(NULL, SLOTS_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
         if (waiters->slots == MAP_FAILED) {
                 waiters->slots = NULL;
@@ -157,6 +159,13 @@ static char state_of(int fd)
         return end && end[1] == ' ' ? end[2] : '?';
 }
 
+static bool is_waiting(const BenchWaiters *waiters, unsigned index)
+{
+        if (atomic_load(&waiters->slots[index].n_entered) != waiters->turn)
+                return false;
+        return waiters->is_polling || state_of(waiters->stat_fds[index]) == 'S';
+}
+
 int bench_waiters_expect(BenchWaiters *waiters, uint32_t kind, uint32_t number)
 {
         uint64_t begun_ns = bench_now_ns();
@@ -168,10 +177,11 @@ int bench_waiters_expect(BenchWaiters *waiters, uint32_t kind, uint32_t number)
                 set_and_wake(&waiters->slots[i].turn, waiters->turn);
         }
         for (unsigned i = 0; i < waiters->n_waiters; i++)
-                while ((atomic_load(&waiters->slots[i].n_entered) != waiters->turn ||
-                        state_of(waiters->stat_fds[i]) != 'S') &&
-                       bench_now_ns() - begun_ns < ASLEEP_NS_MAX)
+                while (!is_waiting(waiters, i) && bench_now_ns() - begun_ns < ASLEEP_NS_MAX)
                         (void)sched_yield();
+        begun_ns = bench_now_ns();
+        while (waiters->is_polling && bench_now_ns() - begun_ns < POLLING_NS)
+                (void)sched_yield();
         return 0;
 }
 

@@ -52,7 +52,7 @@ static const char *name_of(const BenchRun *run, size_t index, char buffer[BENCH_
         char key[32];
 
         snprintf(key, sizeof(key), "write-%zu", index);
-        return bench_store_name(&run->bench->store, run->c->pages, key, buffer);
+        return bench_store_name(&run->bench->store, bench_space(run), key, buffer);
 }
 
 /* --- Folio's side ------------------------------------------------------------------------------------------------- */
@@ -227,7 +227,7 @@ static int write_setup(BenchRun *run)
         Bench *bench = run->bench;
         bool is_alone = run->c->kind == KIND_ALONE;
 
-        if (!bench_store_has(&bench->store, run->c->pages) || !bench_plain_has(&bench->plain, run->c->theirs_pages))
+        if (!bench_can_run(run))
                 return BENCH_LEFT_OUT;
         run->size_bytes = object_bytes(bench, run->c->size_bytes);
         run->block_bytes = run->c->block_bytes;

@@ -40,9 +40,9 @@ static const CtlOption options[] = {
 };
 
 static const BenchSuite *const suites[] = {
-        &bench_suite_read,   &bench_suite_map, &bench_suite_batch, &bench_suite_write,   &bench_suite_put,
-        &bench_suite_create, &bench_suite_get, &bench_suite_stat,  &bench_suite_handoff, &bench_suite_truncate,
-        &bench_suite_delete,
+        &bench_suite_read,    &bench_suite_map,      &bench_suite_batch,  &bench_suite_write,
+        &bench_suite_put,     &bench_suite_create,   &bench_suite_get,    &bench_suite_stat,
+        &bench_suite_handoff, &bench_suite_truncate, &bench_suite_delete, &bench_suite_beside,
 };
 
 #define N_SUITES (sizeof(suites) / sizeof(suites[0]))
@@ -108,7 +108,7 @@ static int check_room(const Bench *bench, const BenchSuite *suite)
 /* --- measuring ---------------------------------------------------------------------------------------------------- */
 
 /* Why a case was not measured. Said once for all of a suite that lack the same. */
-static void note_left_out(const Bench *bench, const BenchSuite *suite, const bool left_out[_BENCH_PAGES_MAX])
+static void note_left_out(const Bench *bench, const BenchSuite *suite, const bool left_out[_BENCH_SPACE_MAX])
 {
         for (int i = 0; i < _BENCH_PAGES_MAX; i++) {
                 const char *pages = i == BENCH_PAGES_2M ? "2 MiB" : "4 KiB";
@@ -132,11 +132,17 @@ static bool is_wanted(const Bench *bench, const BenchCase *c)
 
 static int run_cases(Bench *bench, const BenchSuite *suite, BenchReport *report)
 {
-        bool left_out[_BENCH_PAGES_MAX] = { false };
+        bool left_out[_BENCH_SPACE_MAX] = { false };
         int r = CTL_OK;
 
         for (size_t i = 0; r == CTL_OK && i < suite->n_cases; i++, report->n_cases_done++) {
-                BenchRun run = { .bench = bench, .c = &suite->cases[i], .huge_share = -1, .theirs_huge_share = -1 };
+                BenchRun run = {
+                        .bench = bench,
+                        .c = &suite->cases[i],
+                        .client = suite->cases[i].is_pipelined ? bench->store.pipelined : bench->ctl->client,
+                        .huge_share = -1,
+                        .theirs_huge_share = -1,
+                };
                 BenchResult result;
 
                 if (!is_wanted(bench, run.c))
@@ -149,7 +155,7 @@ static int run_cases(Bench *bench, const BenchSuite *suite, BenchReport *report)
                 if (r == CTL_OK)
                         r = bench_report_add(report, &run, &result);
                 if (r == BENCH_LEFT_OUT) {
-                        left_out[run.c->pages] |= !bench_store_has(&bench->store, run.c->pages);
+                        left_out[bench_space(&run)] |= !bench_store_has(&bench->store, bench_space(&run));
                         left_out[run.c->theirs_pages] |= !bench_plain_has(&bench->plain, run.c->theirs_pages);
                         r = CTL_OK;
                 }
@@ -297,7 +303,7 @@ static int bench_run(Ctl *ctl)
 
 const CtlVerb verb_bench = {
         .name = "bench",
-        .usage = "read|map|batch|write|put|create|get|stat|handoff|truncate|delete...",
+        .usage = "read|map|batch|write|put|create|get|stat|handoff|truncate|delete|beside...",
         .summary = "measure this store beside plain files, in alternation, and show the ratios",
         .options = options,
         .run = bench_run,

@@ -16,6 +16,7 @@ static const char *const protection_words[] = { "none", "kernel-sealed", "file-m
 static const char *const backing_words[] = { NULL, "memfd", "tmpfs", "hugetlb" };
 static const char *const placement_words[] = { NULL, "packed", "own" };
 static const char *const huge_words[] = { "auto", "always", "never" };
+static const char *const writers_words[] = { NULL, "untrusted", "trusted" };
 static const char *const event_words[] = { NULL, "sealed", "replaced", "deleted", "evicted", "expired", "missed" };
 
 static const char *word_of(const char *const *words, size_t n_words, uint32_t number)
@@ -63,6 +64,11 @@ const char *facts_huge(uint32_t huge)
         return word_of(huge_words, N_WORDS(huge_words), huge);
 }
 
+const char *facts_writers(uint32_t writers)
+{
+        return word_of(writers_words, N_WORDS(writers_words), writers);
+}
+
 const char *facts_event(uint32_t type)
 {
         return word_of(event_words, N_WORDS(event_words), type);
@@ -82,6 +88,11 @@ bool facts_parse_backing(const char *word, uint32_t *ret)
 bool facts_parse_huge(const char *word, uint32_t *ret)
 {
         return number_of(huge_words, N_WORDS(huge_words), word, ret);
+}
+
+bool facts_parse_writers(const char *word, uint32_t *ret)
+{
+        return number_of(writers_words, N_WORDS(writers_words), word, ret);
 }
 
 static const char mode_letters[] = "rwa";
@@ -120,6 +131,9 @@ bool facts_parse_mode(const char *text, uint32_t *ret_mode)
 
 const char *facts_seals(const struct folio_stat *stat)
 {
+        /* Its size is sealed, its bytes are not. */
+        if (stat->protection == FOLIO_PROTECTION_TRUSTED)
+                return "shrink grow seal";
         if (stat->protection != FOLIO_PROTECTION_KERNEL)
                 return "";
         /* A packed region is still written by the daemon, through the mapping it had before the seal. */
@@ -291,6 +305,8 @@ json_t *facts_namespace_json(const struct folio_namespace *ns)
         set_number(object, "index_bytes", ns->index_bytes, &failed);
         set_word(object, "backing", facts_backing(ns->backing), &failed);
         set_word(object, "huge", facts_huge(ns->huge), &failed);
+        set_word(object, "writers", facts_writers(ns->writers), &failed);
+        set_number(object, "leased_bytes", ns->leased_bytes, &failed);
         return finish(object, failed);
 }
 

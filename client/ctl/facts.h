@@ -22,11 +22,13 @@ const char *facts_protection(uint32_t protection);
 const char *facts_backing(uint32_t backing);
 const char *facts_placement(uint32_t placement);
 const char *facts_huge(uint32_t huge);
+const char *facts_writers(uint32_t writers);
 const char *facts_event(uint32_t type);
 
 bool facts_parse_lifetime(const char *word, uint32_t *ret);
 bool facts_parse_backing(const char *word, uint32_t *ret);
 bool facts_parse_huge(const char *word, uint32_t *ret);
+bool facts_parse_writers(const char *word, uint32_t *ret);
 
 /* Rights of owner, group and others: "rwarw----"; also as octal digits, "0760". */
 char *facts_format_mode(uint32_t mode, char buffer[FACTS_MODE_BYTES]);

@@ -23,6 +23,7 @@ enum {
         NS_OBJECTS_MAX,
         NS_BACKING,
         NS_HUGE,
+        NS_WRITERS,
 };
 
 static const CtlOption options[] = {
@@ -34,6 +35,7 @@ static const CtlOption options[] = {
         { NS_OBJECTS_MAX, 0, "objects-max", "N", "room in its index; with add only" },
         { NS_BACKING, 0, "backing", "WORD", "memfd or tmpfs, for large objects; with add only [memfd]" },
         { NS_HUGE, 0, "huge", "WORD", "huge pages: auto, always or never [auto]" },
+        { NS_WRITERS, 0, "writers", "WORD", "trusted, who place small objects themselves, or untrusted; with add only" },
         { 0 },
 };
 
@@ -95,11 +97,16 @@ static int take_option(Ctl *ctl, struct folio_namespace *ns, int id, const char 
                 return facts_parse_backing(argument, &ns->backing)
                                ? CTL_OK
                                : ctl_usage_error(ctl, "--backing: '%s' is neither memfd nor tmpfs", argument);
-        default:
+        case NS_HUGE:
                 ns->fields |= FOLIO_NAMESPACE_FIELD_HUGE;
                 return facts_parse_huge(argument, &ns->huge)
                                ? CTL_OK
                                : ctl_usage_error(ctl, "--huge: '%s' is none of auto, always, never", argument);
+        default:
+                ns->fields |= FOLIO_NAMESPACE_FIELD_WRITERS;
+                return facts_parse_writers(argument, &ns->writers)
+                               ? CTL_OK
+                               : ctl_usage_error(ctl, "--writers: '%s' is neither trusted nor untrusted", argument);
         }
 }
 
@@ -117,8 +124,8 @@ static void format_use(uint64_t used, uint64_t quota, char *buffer, size_t buffe
 
 static int add_row(Table *table, const struct folio_namespace *ns)
 {
-        char used[2 * TEXT_SIZE_BYTES + 8], held[TEXT_SIZE_BYTES], unsealed[TEXT_SIZE_BYTES], mode[FACTS_MODE_BYTES],
-                objects[48];
+        char used[2 * TEXT_SIZE_BYTES + 8], held[TEXT_SIZE_BYTES], unsealed[TEXT_SIZE_BYTES], leased[TEXT_SIZE_BYTES],
+                mode[FACTS_MODE_BYTES], objects[48];
         char owner[OUTPUT_ID_BYTES], group[OUTPUT_ID_BYTES];
 
         format_use(ns->used_bytes, ns->quota_bytes, used, sizeof(used));
@@ -132,7 +139,8 @@ static int add_row(Table *table, const struct folio_namespace *ns)
                                                 output_group(ns->owner_gid, group), objects, used,
                                                 text_format_size(ns->held_bytes, held),
                                                 text_format_size(ns->unsealed_bytes, unsealed),
-                                                facts_backing(ns->backing), facts_huge(ns->huge), ns->name });
+                                                text_format_size(ns->leased_bytes, leased), facts_backing(ns->backing),
+                                                facts_huge(ns->huge), facts_writers(ns->writers), ns->name });
 }
 
 static int list_namespaces(Ctl *ctl, Table *table, OutputArray *array)
@@ -160,8 +168,9 @@ static int list_namespaces(Ctl *ctl, Table *table, OutputArray *array)
 static int ns_ls(Ctl *ctl)
 {
         static const TableColumn columns[] = {
-                { "MODE", false }, { "OWNER", false },  { "GROUP", false },   { "OBJECTS", true }, { "USED", true },
-                { "HELD", true },  { "WRITING", true }, { "BACKING", false }, { "HUGE", false },   { "NAME", false },
+                { "MODE", false },    { "OWNER", false }, { "GROUP", false },   { "OBJECTS", true },
+                { "USED", true },     { "HELD", true },   { "WRITING", true },  { "LEASED", true },
+                { "BACKING", false }, { "HUGE", false },  { "WRITERS", false }, { "NAME", false },
         };
         OutputArray array = { 0 };
         Table *table = table_new(columns, sizeof(columns) / sizeof(columns[0]));

@@ -18,7 +18,7 @@ typedef struct TableColumn {
         bool is_right; /* numbers stand on the right */
 } TableColumn;
 
-#define TABLE_COLUMNS_MAX 16
+#define TABLE_COLUMNS_MAX 20
 
 /* @columns is borrowed until table_free(). NULL: no memory. */
 Table *table_new(const TableColumn *columns, size_t n_columns);

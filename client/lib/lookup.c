@@ -15,6 +15,7 @@
 #include <sched.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/checked.h"
@@ -25,6 +26,7 @@
 #define LOOKUP_SLOT_TRIES_MAX 64u    /* of one slot */
 #define LOOKUP_SLOT_WAITS_MAX 16384u /* for who changes a slot, and has lost the processor: 40 ms and more */
 #define LOOKUP_CHAIN_MAX 64u         /* overflow buckets; the daemon's chains are far shorter */
+#define LOOKUP_POLL_LOOKS 128u       /* between two looks at the clock */
 #define LOOKUP_SLEEP_NS_MAX (UINT64_C(250) * 1000 * 1000)
 
 /* All that can stand in a heap block, in whole words. */
@@ -237,8 +239,7 @@ static inline LookupOutcome lookup_try(const Space *space, Key key, uint64_t has
         return LOOKUP_MISSING;
 }
 
-static inline LookupOutcome lookup_search(const Space *space, Key key, uint64_t hash, uint64_t now_ns, bool is_to_pin,
-                                          Lookup *ret)
+static inline LookupOutcome lookup_try_often(const Space *space, Key key, uint64_t hash, bool is_to_pin, Lookup *ret)
 {
         LookupOutcome outcome = LOOKUP_UNSURE;
 
@@ -248,6 +249,14 @@ static inline LookupOutcome lookup_search(const Space *space, Key key, uint64_t 
                         break;
                 lookup_relax();
         }
+        return outcome;
+}
+
+static inline LookupOutcome lookup_search(const Space *space, Key key, uint64_t hash, uint64_t now_ns, bool is_to_pin,
+                                          Lookup *ret)
+{
+        LookupOutcome outcome = lookup_try_often(space, key, hash, is_to_pin, ret);
+
         if (outcome == LOOKUP_MISSING)
                 ret->reason = lookup_read_grave(space, hash);
         if (outcome == LOOKUP_FOUND && ret->copy.expires_ns != 0 && ret->copy.expires_ns <= now_ns) {
@@ -290,6 +299,13 @@ LookupOutcome lookup_find_hashed(const Space *space, Key key, uint64_t hash, uin
         LookupOutcome outcome = lookup_check(space, key, ret);
 
         return UNLIKELY(outcome != LOOKUP_FOUND) ? outcome : lookup_search(space, key, hash, now_ns, false, ret);
+}
+
+LookupOutcome lookup_find_only(const Space *space, Key key, uint64_t hash, Lookup *ret)
+{
+        LookupOutcome outcome = lookup_check(space, key, ret);
+
+        return UNLIKELY(outcome != LOOKUP_FOUND) ? outcome : lookup_try_often(space, key, hash, false, ret);
 }
 
 /* -- ahead -------------------------------------------------------------------------------------------------------- */
@@ -440,6 +456,33 @@ static bool lookup_sleep(const Space *space, const _Atomic uint32_t *word, uint3
         if (space->pins)
                 (void)atomic_fetch_sub_explicit(&space->pins->n_waiting, 1, memory_order_relaxed);
         return r;
+}
+
+static uint64_t lookup_now_ns(void)
+{
+        struct timespec now;
+
+        (void)clock_gettime(CLOCK_MONOTONIC, &now); /* cannot fail for this clock */
+        return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+bool lookup_poll(const Space *space, const Lookup *found, uint64_t timeout_ns)
+{
+        const _Atomic uint32_t *word;
+        uint64_t begun_ns = lookup_now_ns();
+
+        if (!space->shared || found->bucket >= space->header.n_buckets_max)
+                return false;
+        word = &space->buckets[found->bucket].sequence;
+        do {
+                for (unsigned i = 0; i < LOOKUP_POLL_LOOKS; i++) {
+                        if (atomic_load_explicit(word, memory_order_acquire) != found->bucket_sequence)
+                                return true;
+                        lookup_relax();
+                }
+                (void)sched_yield();
+        } while (lookup_now_ns() - begun_ns < timeout_ns);
+        return false;
 }
 
 bool lookup_wait(const Space *space, const Lookup *found, uint64_t timeout_ns)

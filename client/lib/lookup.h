@@ -42,6 +42,9 @@ uint64_t lookup_hash_ahead(const Space *space, Key key);
 void lookup_slot_ahead(const Space *space, uint64_t hash, bool is_to_pin);
 LookupOutcome lookup_find_hashed(const Space *space, Key key, uint64_t hash, uint64_t now_ns, Lookup *ret);
 
+/* The same for who does not ask why it is not there: MISSING has no reason, and a time that has passed is not looked at. */
+LookupOutcome lookup_find_only(const Space *space, Key key, uint64_t hash, Lookup *ret);
+
 /* True: what was copied is still the slot's, so that all that was read meanwhile was its object's. */
 bool lookup_is_still(const Space *space, uint32_t slot, const LayoutSlot *copy);
 
@@ -67,6 +70,12 @@ LookupOutcome lookup_read_extents(const Space *space, uint32_t slot, const Layou
 
 /* Sleeps until the bucket has changed since @found, at most @timeout_ns (and never over 250 ms). False: the time has passed. */
 bool lookup_wait(const Space *space, const Lookup *found, uint64_t timeout_ns);
+
+/*
+ * The same without sleeping: looks again and again, and lets others have the processor where it is not free, as the one who
+ * would change it may be waiting for it.
+ */
+bool lookup_poll(const Space *space, const Lookup *found, uint64_t timeout_ns);
 
 /* Slots are 0 .. lookup_n_slots() - 1. */
 uint32_t lookup_n_slots(const Space *space);

@@ -312,6 +312,11 @@ void requests_tell(Requests *requests, ProtoRequest *message, bool is_hint)
         requests_unlock(requests);
 }
 
+uint64_t requests_last_id(Requests *requests)
+{
+        return atomic_load(&requests->last_id);
+}
+
 void requests_expect(Requests *requests, uint64_t id, Request *request)
 {
         int error;

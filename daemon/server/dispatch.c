@@ -6,6 +6,8 @@
  * longer than its peer's turn is cut between two items, and goes on in a later turn.
  *
  * A reply to 256 items without sentences always fits into a packet; sentences are added as far as there is room.
+ *
+ * Over 600 lines: each verb has its few, and all of them answer through the one scratch reply.
  */
 #include "daemon/server/dispatch.h"
 
@@ -18,6 +20,7 @@
 
 #include "base/cleanup.h"
 #include "base/macro.h"
+#include "daemon/server/ring.h"
 #include "daemon/server/shape.h"
 #include "daemon/server/trace.h"
 #include "proto/channel.h"
@@ -118,7 +121,10 @@ static uint32_t place_descriptor(Dispatch *dispatch, const Request *request, siz
         }
         assert(*n_fds < PROTO_FDS_MAX);
         dispatch->fds[(*n_fds)++] = op->fd;
-        return (uint32_t)*n_fds;
+        /* A lease's second stands right behind the first. */
+        if (op->book_fd >= 0)
+                dispatch->fds[(*n_fds)++] = op->book_fd;
+        return (uint32_t)*n_fds - (op->book_fd >= 0);
 }
 
 static void add_details(Dispatch *dispatch, const Request *request)
@@ -181,6 +187,7 @@ static void finish_item(Request *request)
                 answer(request);
         for (size_t i = 0; i < request->n_items; i++) {
                 (void)close_fd(request->ops[i].fd);
+                (void)close_fd(request->ops[i].book_fd);
                 free(request->ops[i].detail);
         }
         request->dispatch->n_under_way--;
@@ -239,6 +246,7 @@ static Request *request_new(Dispatch *dispatch, Peer *peer, const ProtoRequest *
                         .done = on_op_done,
                         .userdata = request,
                         .fd = -1,
+                        .book_fd = -1,
                 };
         }
         dispatch->n_under_way++;
@@ -261,6 +269,9 @@ static void begin_item(Request *request, StoreOp *op)
                 refuse_item(request, op, STATUS_CANCELLED, "the connection has ended");
         else if (fault)
                 refuse_item(request, op, STATUS_INVALID, fault);
+        else if (request->verb == VERB_LEASE && !peer_has_side(request->peer))
+                refuse_item(request, op, STATUS_STATE, "what is placed in a lease is published through a ring, and "
+                                                       "there is none");
         else
                 store_submit(request->dispatch->config.store, op);
 }
@@ -455,6 +466,38 @@ static void do_watch(Dispatch *dispatch, Peer *peer, const ProtoRequest *request
         send_reply(dispatch, peer, &reply, 1);
 }
 
+/* Two descriptors: its memory, and its bell. */
+static void do_ring(Dispatch *dispatch, Peer *peer, const ProtoRequest *request)
+{
+        _cleanup_(cleanup_free) char *detail = NULL;
+        ProtoReply reply = { .id = request->id };
+        RingHost host = {
+                .base = dispatch->config.base,
+                .store = dispatch->config.store,
+                .poller = dispatch->config.poller,
+                .packed_bytes_max = dispatch->config.packed_bytes_max,
+        };
+        DaemonRing *ring = NULL;
+        Status status;
+
+        if (peer_has_side(peer)) {
+                send_status(dispatch, peer, request, STATUS_STATE, "the connection has its ring");
+                return;
+        }
+        if (!host.base || !host.poller) {
+                send_status(dispatch, peer, request, STATUS_UNSUPPORTED, "there are no rings here");
+                return;
+        }
+        status = daemon_ring_new(&host, peer, &ring, &detail);
+        if (status != STATUS_OK) {
+                send_status(dispatch, peer, request, status, detail);
+                return;
+        }
+        dispatch->fds[0] = daemon_ring_fd(ring);
+        dispatch->fds[1] = daemon_ring_bell_fd(ring);
+        send_reply(dispatch, peer, &reply, 2);
+}
+
 static void take_fact(void *userdata, const char *name, uint64_t value, const char *text)
 {
         Dispatch *dispatch = userdata;
@@ -505,6 +548,7 @@ static void carry_out(Dispatch *dispatch, Peer *peer, const ProtoRequest *reques
         case VERB_RELEASE:
         case VERB_TRUNCATE:
         case VERB_DELETE:
+        case VERB_LEASE:
                 start_object_request(dispatch, peer, request);
                 break;
         case VERB_HOLDERS:
@@ -512,6 +556,9 @@ static void carry_out(Dispatch *dispatch, Peer *peer, const ProtoRequest *reques
                 break;
         case VERB_WATCH:
                 do_watch(dispatch, peer, request);
+                break;
+        case VERB_RING:
+                do_ring(dispatch, peer, request);
                 break;
         case VERB_NAMESPACE_LIST:
                 do_namespace_list(dispatch, peer, request);

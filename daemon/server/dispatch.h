@@ -11,7 +11,10 @@
 #include <stdint.h>
 
 #include "daemon/server/peer.h"
+#include "daemon/server/poller.h"
 #include "daemon/store/store.h"
+
+struct event_base;
 
 typedef struct Dispatch Dispatch;
 
@@ -19,6 +22,8 @@ typedef void (*DispatchFactFn)(void *userdata, const char *name, uint64_t value,
 
 typedef struct DispatchConfig {
         Store *store;
+        struct event_base *base;     /* of rings; may be NULL: then there are none */
+        Poller *poller;
         uint64_t staging_bytes;      /* what HELLO tells */
         uint64_t packed_bytes_max;
         uint64_t budget_bytes;

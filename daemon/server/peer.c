@@ -5,10 +5,15 @@
  * behind whoever is ready; nothing is read meanwhile, so nothing overtakes it. Reading also pauses while too many
  * replies wait for the client to read them, or too many requests are under way.
  *
+ * A message that finds the side (a ring) with something undone is kept, and carried out when that is done; nothing is
+ * read meanwhile. A hang-up waits for it in the same way.
+ *
  * Sending is direct while nothing waits; else in order through a queue, whose descriptors are duplicates. Two things
  * hold a message back although the socket has room: descriptors that the client has been sent and has not picked up
  * (they count against a limit that all clients share in the kernel), and that limit itself (ETOOMANYREFS). No poll
  * tells when that is over, so a timer tries again.
+ *
+ * Over 600 lines: reading, sending and the end of one connection hold each other up, and share all of its state.
  */
 #include "daemon/server/peer.h"
 
@@ -40,6 +45,12 @@
 /* A client in a debugger may leave this many descriptors unread for as long as it likes. */
 #define FDS_UNREAD_FOR_EVER_MAX 16
 
+/* A message that waits for the side. */
+typedef struct Kept {
+        size_t n_bytes;
+        uint8_t bytes[];
+} Kept;
+
 struct Peer {
         unsigned n_references;
         int fd;                      /* -1: hung up */
@@ -50,6 +61,9 @@ struct Peer {
         char comm[PEER_COMM_BYTES_MAX + 1];
         const char *end_reason;      /* why it is dying; static */
         Session *session;
+        const PeerSide *side;        /* NULL: none */
+        void *side_userdata;
+        Kept *kept;                  /* NULL: none */
         List queue;                  /* of Outgoing */
         size_t n_queued;
         size_t n_queued_bytes;
@@ -62,7 +76,7 @@ struct Peer {
         uint64_t turn_until_ns;      /* of the turn it has, or had last */
         void (*rest)(void *userdata); /* of a message, put off; NULL: there is none */
         void *rest_userdata;
-        struct event *resume;        /* for the rest */
+        struct event *resume;        /* for the rest, or what is kept */
         struct event *readable;
         struct event *writable;
         struct event *retry;
@@ -90,7 +104,7 @@ static uint64_t monotonic_ns(void)
 static void peer_free(Peer *peer)
 {
         assert(peer->fd < 0);
-        assert(!peer->session);
+        assert(!peer->session && !peer->side && !peer->kept);
         assert(list_is_empty(&peer->queue));
         assert(peer->n_requests == 0);
         free(peer->groups);
@@ -139,6 +153,7 @@ static void carry_on(Peer *peer)
 void peer_close(Peer *peer)
 {
         Session *session = steal_ptr(&peer->session);
+        const PeerSide *side = peer->side;
 
         if (peer->fd < 0)
                 return;
@@ -148,31 +163,18 @@ void peer_close(Peer *peer)
                 outgoing_free(LIST_ENTRY(link, Outgoing, link));
         peer->n_queued = peer->n_queued_bytes = peer->n_queued_fds = 0;
         peer->fd = close_fd(peer->fd);
+        free(steal_ptr(&peer->kept));
+        if (side)
+                side->close(peer->side_userdata);
         if (session)
                 session_close(session);
+        peer->side = NULL;
+        if (side)
+                side->release(steal_ptr(&peer->side_userdata));
         carry_on(peer); /* to its end: nothing can be begun any more */
         log_debug("client %s, pid %d, uid %u, is gone: %s", peer->comm, (int)peer->config.cred.pid,
                   (unsigned)peer->config.cred.uid, peer->end_reason ? peer->end_reason : "foliod ends it");
         peer->config.on_hangup(peer, peer->config.hangup_userdata);
-}
-
-/* Closed with something unread, the socket would tell the client of an error before it gives out our last replies. */
-static void drain_input(Peer *peer)
-{
-        char byte;
-
-        for (unsigned i = 0; i < DRAIN_PACKETS_MAX; i++)
-                if (recv(peer->fd, &byte, sizeof(byte), MSG_DONTWAIT) <= 0)
-                        break;
-}
-
-static void on_closing(evutil_socket_t fd, short what, void *userdata)
-{
-        Peer *peer = userdata;
-
-        if (peer->is_finishing)
-                drain_input(peer);
-        peer_close(peer);
 }
 
 /* The socket may be of no use, but the store may be our caller: the rest is for the loop. */
@@ -185,6 +187,46 @@ static void die(Peer *peer, const char *reason)
         (void)event_del(peer->readable); /* cannot fail for an event of ours */
         (void)event_del(peer->writable);
         event_active(peer->closing, EV_TIMEOUT, 0);
+}
+
+/* Closed with something unread, the socket would tell the client of an error before it gives out our last replies. */
+static void drain_input(Peer *peer)
+{
+        char byte;
+
+        for (unsigned i = 0; i < DRAIN_PACKETS_MAX; i++)
+                if (recv(peer->fd, &byte, sizeof(byte), MSG_DONTWAIT) <= 0)
+                        break;
+}
+
+/* From inside the store, perhaps. */
+static void on_drained(void *userdata)
+{
+        /* A timer, not event_active(): the loop looks at all others before it runs. */
+        static const struct timeval at_once = { 0, 0 };
+        Peer *peer = userdata;
+
+        if (peer->fd < 0)
+                return;
+        if (peer->is_dying)
+                event_active(peer->closing, EV_TIMEOUT, 0);
+        else if (event_add(peer->resume, &at_once) < 0)
+                die(peer, no_timer);
+}
+
+static bool drain_side(Peer *peer)
+{
+        return !peer->side || peer->side->drain(peer->side_userdata, on_drained, peer);
+}
+
+static void on_closing(evutil_socket_t fd, short what, void *userdata)
+{
+        Peer *peer = userdata;
+
+        if (peer->is_finishing)
+                drain_input(peer);
+        if (drain_side(peer))
+                peer_close(peer);
 }
 
 void peer_breach(Peer *peer, const char *format, ...)
@@ -230,7 +272,7 @@ static bool is_throttled(const Peer *peer)
 
 static bool may_read(const Peer *peer)
 {
-        return !peer->is_dying && !peer->is_finishing && !peer->rest && !is_throttled(peer) &&
+        return !peer->is_dying && !peer->is_finishing && !peer->rest && !peer->kept && !is_throttled(peer) &&
                peer->n_request_bytes < PEER_REQUEST_BYTES_MAX;
 }
 
@@ -267,6 +309,30 @@ static void update_reading(Peer *peer)
                 die(peer, no_timer);
 }
 
+/* Until the side is drained. */
+static void keep_message(Peer *peer, const void *bytes, size_t n_bytes)
+{
+        Kept *kept = malloc(sizeof(*kept) + n_bytes);
+
+        if (!kept) {
+                peer_log_failure(peer, "keeping a message", strerror(ENOMEM));
+                die(peer, "a message of it could not be kept");
+                return;
+        }
+        kept->n_bytes = n_bytes;
+        memcpy(kept->bytes, bytes, n_bytes);
+        peer->kept = kept;
+}
+
+static void carry_out_kept(Peer *peer)
+{
+        Kept *kept = steal_ptr(&peer->kept);
+
+        if (peer_is_open(peer))
+                peer->config.on_message(peer, kept->bytes, kept->n_bytes, peer->config.message_userdata);
+        free(kept);
+}
+
 static void read_packet(Peer *peer, bool *ret_more)
 {
         /* The loop is one thread, and nobody keeps what lies here. */
@@ -286,7 +352,10 @@ static void read_packet(Peer *peer, bool *ret_more)
                 peer_breach(peer, "a request carries no descriptors");
         } else {
                 *ret_more = true;
-                peer->config.on_message(peer, bytes, n_bytes, peer->config.message_userdata);
+                if (!drain_side(peer))
+                        keep_message(peer, bytes, n_bytes);
+                else if (!peer->is_dying)
+                        peer->config.on_message(peer, bytes, n_bytes, peer->config.message_userdata);
         }
 }
 
@@ -310,7 +379,11 @@ static void on_resume(evutil_socket_t fd, short what, void *userdata)
         Peer *peer = peer_ref(userdata);
 
         peer->turn_until_ns = peer->config.now_ns() + PEER_TURN_NS;
-        carry_on(peer);
+        assert(!peer->kept || !peer->rest);
+        if (peer->kept)
+                carry_out_kept(peer);
+        else
+                carry_on(peer);
         update_reading(peer);
         peer_unref(peer);
 }
@@ -562,6 +635,18 @@ void peer_set_session(Peer *peer, Session *consume_session)
         assert(peer->fd >= 0);
         peer->session = consume_session;
         (void)event_del(peer->stall); /* cannot fail for an event of ours */
+}
+
+void peer_set_side(Peer *peer, const PeerSide *side, void *consume_userdata)
+{
+        assert(peer->session && !peer->side);
+        peer->side = side;
+        peer->side_userdata = consume_userdata;
+}
+
+bool peer_has_side(const Peer *peer)
+{
+        return peer->side;
 }
 
 Session *peer_get_session(const Peer *peer)

@@ -70,12 +70,30 @@ void peer_begin_request(Peer *peer, size_t n_bytes);
 void peer_end_request(Peer *peer, size_t n_bytes);
 
 /*
- * A message that takes long is cut: once the turn is over, @rest is called in a later turn of the loop, and may do the
- * same again. Until then nothing is read from the client. Where the connection ends first it is called then, with no
- * session set, to come to an end without one.
+ * A message that takes long is cut: once the turn is over, @rest is called in a later turn of the loop, and may do
+ * the same again. Until then nothing is read from the client. Where the connection ends first it is called then, with
+ * no session set, to come to an end without one.
  */
 bool peer_turn_is_over(const Peer *peer);
 void peer_put_off(Peer *peer, void (*rest)(void *userdata), void *userdata);
+
+/*
+ * Another way than messages by which the client asks for things on this connection (a ring). What it has asked for by
+ * it before a message, or before it hung up, is carried out before that.
+ */
+typedef struct PeerSide {
+        /* True: all that has been asked for up to now is done. False: @rest is called when it is, on the loop; it only
+         * remembers that it was. */
+        bool (*drain)(void *userdata, void (*rest)(void *userdata), void *rest_userdata);
+        /* The session is about to be closed: what was asked for and can be done at once is, and then no more. */
+        void (*close)(void *userdata);
+        /* The session has been closed. */
+        void (*release)(void *userdata);
+} PeerSide;
+
+/* Once, after the session. @side is static; @consume_userdata goes back by release(). */
+void peer_set_side(Peer *peer, const PeerSide *side, void *consume_userdata);
+bool peer_has_side(const Peer *peer);
 
 /* For what went wrong inside and is no fault of the peer's: one line, not too many of them. */
 void peer_log_failure(Peer *peer, const char *what, const char *detail);

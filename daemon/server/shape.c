@@ -70,6 +70,10 @@ static const Shape shapes[_VERB_MAX] = {
         [VERB_NAMESPACE_LIST] = { .allowed = HAS_AFTER },
         [VERB_STATUS] = { 0 },
         [VERB_PING] = { 0 },
+        [VERB_RING] = { 0 },
+        /* One: it is answered with two descriptors. */
+        [VERB_LEASE] = { .required = HAS_ITEMS, .allowed = HAS_ITEMS | HAS_NAMESPACE_ID, .n_items_max = 1,
+                         .naming = BY_NOTHING, .item_fields = ITEM_SIZE | ITEM_OFFSET },
 };
 
 static uint32_t fields_of(const ProtoRequest *request)
@@ -114,7 +118,7 @@ const char *shape_find_breach(const ProtoRequest *request, bool has_session)
 
 static const char *find_settings_fault(const ProtoNamespace *ns)
 {
-        const uint32_t known = (FOLIO_NAMESPACE_FIELD_HUGE << 1) - 1;
+        const uint32_t known = (FOLIO_NAMESPACE_FIELD_WRITERS << 1) - 1;
 
         if (ns->fields & ~known)
                 return "a setting is unknown";
@@ -125,6 +129,9 @@ static const char *find_settings_fault(const ProtoNamespace *ns)
                 return "the backing is unknown";
         if ((ns->fields & FOLIO_NAMESPACE_FIELD_HUGE) && ns->huge > FOLIO_HUGE_NEVER)
                 return "the policy for huge pages is unknown";
+        if ((ns->fields & FOLIO_NAMESPACE_FIELD_WRITERS) && ns->writers != FOLIO_WRITERS_UNTRUSTED &&
+            ns->writers != FOLIO_WRITERS_TRUSTED)
+                return "who may write is unknown";
         if (((ns->fields & FOLIO_NAMESPACE_FIELD_OWNER) && ns->owner_uid == UINT32_MAX) ||
             ((ns->fields & FOLIO_NAMESPACE_FIELD_GROUP) && ns->owner_gid == UINT32_MAX))
                 return "the owner or group is no id";
@@ -161,6 +168,9 @@ static const char *find_naming_fault(Naming naming, const ProtoItem *item)
 {
         bool by_slot = item->flags & PROTO_ITEM_BY_SLOT;
 
+        if (naming == BY_NOTHING)
+                return by_slot || item->key.n_bytes > 0 || item->slot != 0 || item->generation != 0
+                               ? "it is about no object" : NULL;
         if (by_slot && naming == BY_KEY)
                 return "it is named by its key";
         if (!by_slot && naming == BY_SLOT)

@@ -24,6 +24,8 @@ static const char *const verb_names[_VERB_MAX] = {
         [VERB_NAMESPACE_LIST] = "NAMESPACE_LIST",
         [VERB_STATUS] = "STATUS",
         [VERB_PING] = "PING",
+        [VERB_RING] = "RING",
+        [VERB_LEASE] = "LEASE",
 };
 
 const char *trace_verb_name(ProtoVerb verb)

@@ -51,6 +51,9 @@ static const ValueWord words_protection[] = { { "auto", 0 }, { "seals", 1 }, { "
 static const ValueWord words_backing[] = {
         { "memfd", FOLIO_BACKING_MEMFD }, { "tmpfs", FOLIO_BACKING_TMPFS }, { NULL, 0 },
 };
+static const ValueWord words_writers[] = {
+        { "trusted", FOLIO_WRITERS_TRUSTED }, { "untrusted", FOLIO_WRITERS_UNTRUSTED }, { NULL, 0 },
+};
 
 static const Setting settings[] = {
         { "daemon", "socket", SETTING_PATH, OF_CONFIG(socket_path), 0, 0, NULL, 0, "where clients connect [$XDG_RUNTIME_DIR/folio/folio.sock; of the machine: /run/folio/folio.sock]" },
@@ -102,6 +105,8 @@ static const Setting settings[] = {
           FOLIO_NAMESPACE_FIELD_BACKING, "memfd or tmpfs; fixed once it is made" },
         { NAMESPACE, "huge", SETTING_WORD, OF_NAMESPACE(huge), 0, 0, words_huge, FOLIO_NAMESPACE_FIELD_HUGE,
           "huge pages: auto, always or never" },
+        { NAMESPACE, "writers", SETTING_WORD, OF_NAMESPACE(writers), 0, 0, words_writers, FOLIO_NAMESPACE_FIELD_WRITERS,
+          "trusted or untrusted: may clients place objects themselves; fixed once it is made" },
 };
 
 static const Setting *find(const char *section, const char *key)

@@ -26,6 +26,7 @@ typedef struct ConfigNamespace {
         uint64_t objects_max;
         enum folio_backing backing;
         enum folio_huge huge;
+        enum folio_writers writers;
 } ConfigNamespace;
 
 typedef struct Config {

@@ -107,6 +107,14 @@ void charge_move(Charge *from, Charge *to, uint64_t n_bytes)
         from->n_bytes -= n_bytes;
 }
 
+void charge_set(Charge *charge, uint64_t n_bytes)
+{
+        assert(charge->account);
+        for (Account *a = charge->account; a; a = a->parent)
+                a->bytes_used += n_bytes - charge->n_bytes;
+        charge->n_bytes = n_bytes;
+}
+
 void charge_release(Charge *charge)
 {
         for (Account *a = charge->account; a; a = a->parent) {

@@ -51,6 +51,9 @@ void charge_move(Charge *from, Charge *to, uint64_t n_bytes);
 
 /* Changes the bytes of a charge. Growing can fail like account_charge(); shrinking cannot. */
 int charge_resize(Charge *charge, uint64_t n_bytes, const Account **ret_culprit);
+
+/* What is there already and could not be refused: the account may have more than its limit then, and no room. */
+void charge_set(Charge *charge, uint64_t n_bytes);
 void charge_release(Charge *charge); /* an empty one is legal */
 
 #endif

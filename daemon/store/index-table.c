@@ -185,6 +185,23 @@ bool index_table_is_split_due(const IndexTable *table, uint32_t *ret_bucket)
         return true;
 }
 
+void index_table_prefetch_splits(const IndexTable *table)
+{
+        uint32_t n = atomic_load_explicit(&table->header->n_buckets, memory_order_relaxed);
+        const LayoutBucket *bucket = &table->buckets[split_source(n)];
+
+        if (n + 1 >= table->header->n_buckets_max)
+                return;
+        for (unsigned i = 0; i < LAYOUT_BUCKET_ENTRIES; i++) {
+                uint32_t entry = atomic_load_explicit(&bucket->slot[i], memory_order_relaxed);
+
+                if (!entry)
+                        break;
+                __builtin_prefetch(&table->slots[entry - 1], 0);
+        }
+        __builtin_prefetch(&table->buckets[split_source(n + 1)], 1);
+}
+
 /*
  * One bucket more. The entries that belong to it leave the bucket it splits from, whose sequence is odd all the time.
  * A reader that goes by the old number of buckets comes to the old bucket: it sees it change, or finds afterwards that

@@ -56,4 +56,10 @@ bool index_table_is_split_due(const IndexTable *table, uint32_t *ret_bucket);
 /* One bucket more: its entries leave the bucket said before, whose sequence is odd. */
 void index_table_split(IndexTable *table);
 
+/*
+ * The next splits are known beforehand, and look at slots all over the index: those of the next one are fetched now,
+ * and the bucket of the one after that.
+ */
+void index_table_prefetch_splits(const IndexTable *table);
+
 #endif

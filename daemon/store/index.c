@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Slots, their records and texts, graves and events; the buckets are index-table's. Invariants:
+ * Slots, their records and texts, and graves; the buckets are index-table's, events index-events'. Invariants:
  *
  * - Entries and `next` of a chain change only while its head's sequence is odd.
  * - A record, and the heap blocks it names, change only while the slot's sequence is odd; a block is written before
@@ -21,6 +21,7 @@
 #include "base/cleanup.h"
 #include "base/macro.h"
 #include "daemon/memory/array.h"
+#include "daemon/store/index-events.h"
 #include "daemon/store/index-heap.h"
 #include "daemon/store/index-pieces.h"
 #include "daemon/store/index-table.h"
@@ -32,6 +33,8 @@
 #define GRAVES_MIN 1024u
 #define GRAVES_MAX (1u << 20)
 #define CLOSE_WAKES_MAX 1024u /* a piece of a millisecond */
+#define SLOT_HEAD_WORDS (offsetof(LayoutSlot, region_id) / sizeof(uint64_t))
+#define KEY_WORDS_MAX (ALIGN_UP(FOLIO_KEY_BYTES_MAX, 8) / 8)
 #define GRAVES_PER_WRITE 128u /* graves lie at random: after so many writes nearly every page of them is there */
 
 enum { AREA_BUCKETS, AREA_OVERFLOW, AREA_SLOTS, AREA_GRAVES, AREA_EVENTS, AREA_HEAP, _AREA_MAX };
@@ -42,7 +45,7 @@ struct Index {
         IndexTable table;
         LayoutSlot *slots;
         LayoutGrave *graves;
-        LayoutEvent *events;
+        IndexEvents events;
         IndexHeap heap;
         size_t n_slot_links;
         uint32_t *slot_links;        /* of free slots: the next + 1 */
@@ -197,7 +200,7 @@ int index_new(const IndexConfig *config, Index **ret)
         index->table.overflow = (LayoutBucket *)(void *)(base + plan.overflow_offset);
         index->table.slots = index->slots;
         index->graves = (LayoutGrave *)(void *)(base + plan.graves_offset);
-        index->events = (LayoutEvent *)(void *)(base + plan.events_offset);
+        index->events = (IndexEvents){ index->header, (LayoutEvent *)(void *)(base + plan.events_offset) };
         index_heap_init(&index->heap, base + plan.heap_offset, plan.heap_bytes);
         init_pieces(index, &plan);
         fill_header(index, config, &plan);
@@ -248,17 +251,35 @@ void index_get(const Index *index, uint32_t slot, LayoutSlot *ret)
         seqlock_copy_out(ret, &index->slots[slot], LAYOUT_SLOT_WORDS);
 }
 
-/* The whole record under its sequence: a reader has the old one, the new one, or sees that it changes. */
-static void store_record(Index *index, uint32_t slot, const LayoutSlot *record)
+/* What most questions are about, which is less than the whole record: up to @size_bytes. */
+static LayoutSlot get_head(const Index *index, uint32_t slot)
+{
+        LayoutSlot head;
+
+        seqlock_copy_out(&head, &index->slots[slot], SLOT_HEAD_WORDS);
+        return head;
+}
+
+/*
+ * The first @n_words of the record under its sequence: a reader has the old one, the new one, or sees that it changes.
+ */
+static void store_words(Index *index, uint32_t slot, const LayoutSlot *record, size_t n_words)
 {
         LayoutSlot *shared = &index->slots[slot];
-        LayoutSlot copy = *record;
+        LayoutSlot first;
 
+        memcpy(&first, record, sizeof(uint64_t));
         seqlock_write_begin(&shared->sequence);
         /* The first word holds the sequence: it goes in as it stands, odd. */
-        copy.sequence = atomic_load_explicit((_Atomic uint32_t *)&shared->sequence, memory_order_relaxed);
-        seqlock_copy_in(shared, &copy, LAYOUT_SLOT_WORDS);
+        first.sequence = atomic_load_explicit((_Atomic uint32_t *)&shared->sequence, memory_order_relaxed);
+        seqlock_copy_in(shared, &first, 1);
+        seqlock_copy_in((uint64_t *)(void *)shared + 1, (const uint64_t *)(const void *)record + 1, n_words - 1);
         seqlock_write_end(&shared->sequence);
+}
+
+static void store_record(Index *index, uint32_t slot, const LayoutSlot *record)
+{
+        store_words(index, slot, record, LAYOUT_SLOT_WORDS);
 }
 
 static size_t key_tail_bytes(size_t n_key)
@@ -266,31 +287,39 @@ static size_t key_tail_bytes(size_t n_key)
         return n_key > LAYOUT_SLOT_KEY_BYTES ? n_key - LAYOUT_SLOT_KEY_BYTES : 0;
 }
 
+/* Of a key of @n_key bytes, in whole words. */
+static void copy_key_words(const Index *index, uint32_t slot, size_t n_key, uint64_t ret[KEY_WORDS_MAX])
+{
+        size_t n_tail = key_tail_bytes(n_key);
+        LayoutSlot record;
+
+        seqlock_copy_out(ret, index->slots[slot].key, (n_key - n_tail + 7) / 8);
+        if (n_tail == 0)
+                return;
+        index_get(index, slot, &record);
+        seqlock_copy_out(ret + LAYOUT_SLOT_KEY_BYTES / 8, index_heap_at(&index->heap, record.heap_block),
+                         (n_tail + 7) / 8);
+}
+
 size_t index_copy_key(const Index *index, uint32_t slot, char ret[FOLIO_KEY_BYTES_MAX])
 {
-        uint64_t tail[ALIGN_UP(FOLIO_KEY_BYTES_MAX - LAYOUT_SLOT_KEY_BYTES, 8) / 8];
-        LayoutSlot record = { 0 };
-        size_t n_tail;
+        size_t n_key = get_head(index, slot).key_bytes;
+        uint64_t words[KEY_WORDS_MAX];
 
-        index_get(index, slot, &record);
-        n_tail = key_tail_bytes(record.key_bytes);
-        memcpy(ret, record.key, record.key_bytes - n_tail);
-        if (n_tail > 0) {
-                seqlock_copy_out(tail, index_heap_at(&index->heap, record.heap_block), (n_tail + 7) / 8);
-                memcpy(ret + LAYOUT_SLOT_KEY_BYTES, tail, n_tail);
-        }
-        return record.key_bytes;
+        copy_key_words(index, slot, n_key, words);
+        memcpy(ret, words, n_key);
+        return n_key;
 }
 
 static bool has_key(const Index *index, uint32_t slot, Key key, uint64_t hash)
 {
-        char bytes[FOLIO_KEY_BYTES_MAX];
-        uint64_t slot_hash;
+        uint64_t words[KEY_WORDS_MAX];
+        LayoutSlot head = get_head(index, slot);
 
-        /* The hash alone first: a word, where the key is a copy. */
-        seqlock_copy_out(&slot_hash, &index->slots[slot].hash, 1);
-        return slot_hash == hash && index_copy_key(index, slot, bytes) == key.n_bytes &&
-               memcmp(bytes, key.bytes, key.n_bytes) == 0;
+        if (head.hash != hash || head.key_bytes != key.n_bytes)
+                return false;
+        copy_key_words(index, slot, key.n_bytes, words);
+        return memcmp(words, key.bytes, key.n_bytes) == 0;
 }
 
 static uint32_t take_slot(Index *index)
@@ -315,10 +344,10 @@ static void give_slot(Index *index, uint32_t slot)
         index->first_free_slot = slot + 1;
 }
 
-int index_reserve_slot(Index *index, Key key, Key content_type, Key metadata, uint32_t *ret_slot,
-                       LayoutSlot *ret_record)
+int index_begin_slot(Index *index, uint64_t hash, Key key, Key content_type, Key metadata, uint32_t *ret_slot,
+                     LayoutSlot *ret_record)
 {
-        LayoutSlot record;
+        LayoutSlot *record = ret_record;
         uint32_t slot = take_slot(index);
         uint64_t n_heap;
 
@@ -326,25 +355,34 @@ int index_reserve_slot(Index *index, Key key, Key content_type, Key metadata, ui
         assert(content_type.n_bytes <= FOLIO_CONTENT_TYPE_BYTES_MAX && metadata.n_bytes <= FOLIO_METADATA_BYTES_MAX);
         if (slot == UINT32_MAX)
                 return INDEX_E_SLOTS;
-        memset(&record, 0, sizeof(record));
-        record.hash = index_hash(index, key);
-        record.key_bytes = (uint8_t)key.n_bytes;
-        record.content_type_bytes = (uint8_t)content_type.n_bytes;
-        record.metadata_bytes = (uint16_t)metadata.n_bytes;
-        memcpy(record.key, key.bytes, MIN(key.n_bytes, LAYOUT_SLOT_KEY_BYTES));
-        n_heap = layout_heap_bytes(&record);
+        memset(record, 0, sizeof(*record));
+        record->hash = hash;
+        record->key_bytes = (uint8_t)key.n_bytes;
+        record->content_type_bytes = (uint8_t)content_type.n_bytes;
+        record->metadata_bytes = (uint16_t)metadata.n_bytes;
+        memcpy(record->key, key.bytes, MIN(key.n_bytes, LAYOUT_SLOT_KEY_BYTES));
+        n_heap = layout_heap_bytes(record);
         if (n_heap > 0) {
-                if (!index_heap_take(&index->heap, n_heap, &record.heap_block)) {
+                if (!index_heap_take(&index->heap, n_heap, &record->heap_block)) {
                         give_slot(index, slot);
                         return INDEX_E_HEAP;
                 }
-                index_heap_store_texts(&index->heap, record.heap_block, key, content_type, metadata);
+                index_heap_store_texts(&index->heap, record->heap_block, key, content_type, metadata);
+                /* Still FREE; but the daemon must find the block again if the object never comes to be. */
+                store_record(index, slot, record);
         }
-        /* Still FREE; but the daemon must find the block again if the object never comes to be. */
-        store_record(index, slot, &record);
         *ret_slot = slot;
-        *ret_record = record;
         return 0;
+}
+
+int index_reserve_slot(Index *index, Key key, Key content_type, Key metadata, uint32_t *ret_slot,
+                       LayoutSlot *ret_record)
+{
+        int r = index_begin_slot(index, index_hash(index, key), key, content_type, metadata, ret_slot, ret_record);
+
+        if (r == 0)
+                store_record(index, *ret_slot, ret_record);
+        return r;
 }
 
 void index_free_slot(Index *index, uint32_t slot)
@@ -353,9 +391,14 @@ void index_free_slot(Index *index, uint32_t slot)
 
         index_get(index, slot, &record);
         assert(record.state == LAYOUT_SLOT_FREE || record.state == LAYOUT_SLOT_RETRACTED);
-        memset(&empty, 0, sizeof(empty));
-        /* Before its block can be another's: a reader that copies texts by the old record sees that it is over. */
-        store_record(index, slot, &empty);
+        memset(&empty, 0, 2 * sizeof(uint64_t));
+        /*
+         * Before its block can be another's: a reader that copies texts by the old record sees that it is over. State
+         * and generation are enough; the rest of a free slot is of no meaning.
+         */
+        store_words(index, slot, &empty, 2);
+        if (record.key_bytes == 0)
+                record.heap_block = record.flags = 0; /* begun and never written: what stands there is older */
         if (record.heap_block)
                 index_heap_give(&index->heap, record.heap_block, layout_heap_bytes(&record));
         if (record.flags & LAYOUT_FLAG_ZEROS)
@@ -366,6 +409,11 @@ void index_free_slot(Index *index, uint32_t slot)
 void index_write(Index *index, uint32_t slot, const LayoutSlot *record)
 {
         store_record(index, slot, record);
+}
+
+void index_prefetch(const Index *index, uint64_t hash)
+{
+        __builtin_prefetch(&index->table.buckets[index_table_bucket_of(&index->table, hash)], 1);
 }
 
 bool index_find(const Index *index, Key key, uint64_t hash, uint32_t *ret_slot)
@@ -446,26 +494,24 @@ void index_insert(Index *index, uint32_t slot)
                 change_begin(index, bucket);
                 index_table_split(&index->table);
                 change_end(index, bucket);
+                index_table_prefetch_splits(&index->table);
         }
 }
 
 static void store_state(Index *index, uint32_t slot, uint8_t state)
 {
-        LayoutSlot record;
+        LayoutSlot head = get_head(index, slot);
 
-        index_get(index, slot, &record);
-        record.state = state;
-        store_record(index, slot, &record);
+        head.state = state;
+        store_words(index, slot, &head, 1);
 }
 
 void index_update(Index *index, uint32_t slot, const LayoutSlot *record)
 {
         uint32_t bucket = index_table_bucket_of(&index->table, record->hash);
-        LayoutSlot before = { 0 };
         IndexPlace place;
 
-        index_get(index, slot, &before);
-        if (before.state == record->state || !index_table_find(&index->table, bucket, slot, &place)) {
+        if (get_head(index, slot).state == record->state || !index_table_find(&index->table, bucket, slot, &place)) {
                 store_record(index, slot, record);
                 return;
         }
@@ -539,29 +585,10 @@ uint8_t index_grave_reason(const Index *index, uint64_t hash)
 
 void index_event(Index *index, enum folio_event_type type, uint32_t slot, uint64_t now_ns)
 {
-        LayoutIndexHeader *h = index->header;
-        uint64_t sequence = atomic_load_explicit(&h->event_sequence, memory_order_relaxed) + 1;
-        LayoutEvent *shared = &index->events[layout_event_place(sequence, h->n_events)];
-        LayoutSlot record = { 0 };
-        LayoutEvent event;
+        LayoutSlot head = get_head(index, slot);
+        uint64_t key[KEY_WORDS_MAX];
 
-        memset(&event, 0, sizeof(event));
-        index_get(index, slot, &record);
-        event.generation = record.generation;
-        event.size_bytes = record.size_bytes;
-        event.time_ns = now_ns;
-        event.type = type;
-        event.slot = slot;
-        event.key_bytes = record.key_bytes;
-        (void)index_copy_key(index, slot, (char *)event.key);
-
-        /* 0 first: a watcher that copies the record this one overwrites sees that it has been lapped. */
-        atomic_store_explicit(&shared->sequence, 0, memory_order_relaxed);
-        atomic_thread_fence(memory_order_release);
-        seqlock_copy_in((uint64_t *)(void *)shared + 1, (uint64_t *)(void *)&event + 1, LAYOUT_EVENT_WORDS - 1);
-        /* For watchers: who sees the number sees the record. */
-        atomic_store_explicit(&shared->sequence, sequence, memory_order_release);
-        atomic_store_explicit(&h->event_sequence, sequence, memory_order_release);
-        atomic_store_explicit(&h->event_futex, (uint32_t)sequence, memory_order_release);
+        copy_key_words(index, slot, head.key_bytes, key);
+        index_events_add(&index->events, type, slot, &head, key, now_ns);
         index->wakes.has_events = true;
 }

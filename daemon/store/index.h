@@ -52,6 +52,9 @@ uint32_t index_n_slots(const Index *index); /* every slot ever used is below thi
 uint64_t index_n_named(const Index *index);
 uint64_t index_hash(const Index *index, Key key);
 
+/* That hash will be asked for soon: its place in the table, which is hardly ever in a cache, is fetched meanwhile. */
+void index_prefetch(const Index *index, uint64_t hash);
+
 bool index_find(const Index *index, Key key, uint64_t hash, uint32_t *ret_slot);
 
 /* Why a name is not there: an enum folio_event_type or LAYOUT_GRAVE_WRITER_DIED; 0: not known. */
@@ -68,6 +71,13 @@ size_t index_copy_key(const Index *index, uint32_t slot, char ret[FOLIO_KEY_BYTE
  */
 int index_reserve_slot(Index *index, Key key, Key content_type, Key metadata, uint32_t *ret_slot,
                        LayoutSlot *ret_record);
+
+/*
+ * The same for who knows the hash, and writes the record at once, or frees the slot: the record is only in @ret_record
+ * as yet, and index_get() and index_copy_key() know nothing of it.
+ */
+int index_begin_slot(Index *index, uint64_t hash, Key key, Key content_type, Key metadata, uint32_t *ret_slot,
+                     LayoutSlot *ret_record);
 
 /* Writes the record of a slot that is in no bucket. */
 void index_write(Index *index, uint32_t slot, const LayoutSlot *record);

@@ -48,6 +48,10 @@ Status namespace_check_settings(const ProtoNamespace *settings, char **ret_detai
         if (is_given(settings, FOLIO_NAMESPACE_FIELD_HUGE) && settings->huge > FOLIO_HUGE_NEVER)
                 return refuse(ret_detail, STATUS_INVALID, "the policy for huge pages (%u) of namespace %s is none of auto, always, never",
                               settings->huge, settings->name);
+        if (is_given(settings, FOLIO_NAMESPACE_FIELD_WRITERS) && settings->writers != FOLIO_WRITERS_UNTRUSTED &&
+            settings->writers != FOLIO_WRITERS_TRUSTED)
+                return refuse(ret_detail, STATUS_INVALID, "the writers (%u) of namespace %s are neither trusted nor untrusted",
+                              settings->writers, settings->name);
         if (is_given(settings, FOLIO_NAMESPACE_FIELD_BACKING)) {
                 if (settings->backing == FOLIO_BACKING_HUGETLB)
                         return refuse(ret_detail, STATUS_UNSUPPORTED,
@@ -80,12 +84,15 @@ void namespace_init(Namespace *ns, uint32_t id, const ProtoNamespace *settings, 
                 .objects_max = (uint32_t)objects_max,
                 .backing = FOLIO_BACKING_MEMFD,
                 .huge = defaults->huge,
+                .writers = defaults->writers,
         };
         memcpy(ns->name, settings->name, strnlen(settings->name, FOLIO_NAMESPACE_BYTES_MAX));
         if (is_given(settings, FOLIO_NAMESPACE_FIELD_OBJECTS_MAX))
                 ns->objects_max = (uint32_t)settings->objects_max;
         if (is_given(settings, FOLIO_NAMESPACE_FIELD_BACKING))
                 ns->backing = settings->backing;
+        if (is_given(settings, FOLIO_NAMESPACE_FIELD_WRITERS))
+                ns->writers = settings->writers;
         account_init(&ns->quota, NULL, UINT64_MAX, UINT64_MAX);
         namespace_apply(ns, settings);
 }
@@ -98,7 +105,8 @@ void namespace_deinit(Namespace *ns)
 bool namespace_is_fixed_change(const Namespace *ns, const ProtoNamespace *settings)
 {
         return (is_given(settings, FOLIO_NAMESPACE_FIELD_OBJECTS_MAX) && settings->objects_max != ns->objects_max) ||
-               (is_given(settings, FOLIO_NAMESPACE_FIELD_BACKING) && settings->backing != ns->backing);
+               (is_given(settings, FOLIO_NAMESPACE_FIELD_BACKING) && settings->backing != ns->backing) ||
+               (is_given(settings, FOLIO_NAMESPACE_FIELD_WRITERS) && settings->writers != ns->writers);
 }
 
 void namespace_apply(Namespace *ns, const ProtoNamespace *settings)
@@ -147,12 +155,13 @@ void namespace_describe(const Namespace *ns, ProtoNamespace *ret)
                 .fields = FOLIO_NAMESPACE_FIELD_OWNER | FOLIO_NAMESPACE_FIELD_GROUP | FOLIO_NAMESPACE_FIELD_MODE |
                           FOLIO_NAMESPACE_FIELD_QUOTA_BYTES | FOLIO_NAMESPACE_FIELD_QUOTA_OBJECTS |
                           FOLIO_NAMESPACE_FIELD_OBJECTS_MAX | FOLIO_NAMESPACE_FIELD_BACKING |
-                          FOLIO_NAMESPACE_FIELD_HUGE,
+                          FOLIO_NAMESPACE_FIELD_HUGE | FOLIO_NAMESPACE_FIELD_WRITERS,
                 .owner_uid = ns->owner_uid,
                 .owner_gid = ns->owner_gid,
                 .mode = ns->mode,
                 .backing = ns->backing,
                 .huge = ns->huge,
+                .writers = ns->writers,
                 .quota_bytes = ns->quota_bytes,
                 .quota_objects = ns->quota_objects,
                 .objects_max = ns->objects_max,

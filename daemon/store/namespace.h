@@ -28,6 +28,7 @@ typedef struct Namespace {
         uint32_t objects_max;
         enum folio_backing backing;  /* of regions of their own */
         enum folio_huge huge;
+        enum folio_writers writers;
         Account quota;               /* what objects are charged to */
 } Namespace;
 
@@ -38,6 +39,7 @@ typedef struct NamespaceDefaults {
         uint32_t mode;
         uint64_t objects_max;
         enum folio_huge huge;
+        enum folio_writers writers;
 } NamespaceDefaults;
 
 /* Are the fields that @settings gives valid? STATUS_OK, or another with *@ret_detail set to a sentence, to be freed. */

@@ -24,7 +24,7 @@ void object_free(Object *object)
         if (!object)
                 return;
         assert(!list_is_linked(&object->link) && list_is_empty(&object->waiters));
-        assert(!object->charge.account && !object->chunk && !object->region);
+        assert(!object->charge.account && !object->chunk && !object->leased && !object->region);
         assert(!object->is_busy && !object->is_collapsing && object->expiry_place == OBJECT_NOT_PLACED);
         slabs_give(object);
 }
@@ -44,10 +44,14 @@ void object_set_state(Object *object, ObjectState state)
 
 Region *object_region(const Object *object)
 {
+        if (object->leased)
+                return object->leased->region;
         return object->chunk ? object->chunk->region : object->region;
 }
 
 uint64_t object_offset_bytes(const Object *object)
 {
+        if (object->leased)
+                return (uint64_t)object->leased_unit * LEASE_UNIT_BYTES;
         return object->chunk ? object->chunk->offset_bytes : 0;
 }

@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "base/list.h"
+#include "daemon/memory/leased.h"
 #include "daemon/memory/packed.h"
 #include "daemon/memory/region.h"
 #include "daemon/memory/slab.h"
@@ -39,9 +40,11 @@ typedef struct Object {
         List waiters;                /* operations behind the one under way */
         Charge charge;               /* on the namespace's quota */
         Chunk *chunk;                /* of a packed object, */
+        Leased *leased;              /* or of one that a client has placed itself, */
         Region *region;              /* or of one with a region of its own */
         uint64_t generation;
         uint32_t slot;
+        uint32_t leased_unit;        /* the first; there are as many as it is charged for */
         uint32_t expiry_place;       /* expiry's */
         uint8_t state;               /* ObjectState */
         uint8_t lifetime;            /* enum folio_lifetime */

@@ -115,6 +115,13 @@ uint64_t pins_region_bytes(const Pins *pins)
         return pins->region->size_bytes;
 }
 
+uint64_t pins_allocated_bytes(const Pins *pins)
+{
+        uint64_t n_bytes;
+
+        return region_get_allocated(pins->region, &n_bytes) == 0 ? n_bytes : pins->region->size_bytes;
+}
+
 uint32_t pins_count(const Pins *pins, uint32_t slot)
 {
         assert(slot < pins->n_slots_max);

@@ -23,6 +23,7 @@ void pins_free(Pins *pins);
 
 int pins_fd(const Pins *pins);             /* read-write, for the client; borrowed */
 uint64_t pins_region_bytes(const Pins *pins);
+uint64_t pins_allocated_bytes(const Pins *pins); /* what of it is there; all, if nobody can say */
 
 /*
  * How many pins the client says it has on @slot. The caller has retracted the slot and fenced before, where it wants
@@ -31,8 +32,8 @@ uint64_t pins_region_bytes(const Pins *pins);
 uint32_t pins_count(const Pins *pins, uint32_t slot);
 
 /*
- * Does the client say that it sleeps on a word of the index? The caller has changed the word and fenced before. One that
- * lies is woken for nothing, or is not.
+ * Does the client say that it sleeps on a word of the index? The caller has changed the word and fenced before. One
+ * that lies is woken for nothing, or is not.
  */
 bool pins_is_waiting(const Pins *pins);
 

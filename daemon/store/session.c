@@ -63,10 +63,12 @@ void session_drop_table(SessionTable *table)
 static void free_session(Session *session)
 {
         assert(list_is_empty(&session->tables) && list_is_empty(&session->objects) && session->n_ops == 0);
+        assert(session->n_leases == 0);
         list_unlink(&session->link);
         if (session->staging)
                 region_unref(session->staging);
         charge_release(&session->staging_charge);
+        charge_release(&session->ring_charge);
         if (session->uid_account) {
                 session->uid_account->n_sessions--;
                 drop_uid_account(session->uid_account);
@@ -101,7 +103,7 @@ static int copy_cred(Session *session, const SessionConfig *config)
 }
 
 /*
- * Its pages appear as the client writes them; they are paid for as a whole, by the uid.
+ * Its pages appear as the client writes them, and are paid for by the uid: STORE_SESSION_BASE_BYTES.
  *
  * A memfd, since only there the size can be sealed: whoever has a file of the tmpfs open for writing can shorten it,
  * and the copy through our mapping would end in a signal. Not made huge beforehand: that is worth 0.4 ms once to a
@@ -144,7 +146,8 @@ Status session_new(Store *store, const SessionConfig *config, Session **ret, cha
         if (!session->uid_account)
                 return store_refuse_errno(ret_detail, -ENOMEM, "a session");
         session->uid_account->n_sessions++;
-        if (account_charge(&session->uid_account->account, store->config.staging_bytes, 0, &session->staging_charge,
+        if (account_charge(&session->uid_account->account,
+                           MIN(store->config.staging_bytes, STORE_SESSION_BASE_BYTES), 0, &session->staging_charge,
                            &ignored))
                 return store_refuse(ret_detail, STATUS_LIMIT,
                                     "uid %u has %llu bytes of staging memory and pin tables in its %u connections, "
@@ -190,6 +193,33 @@ void store_abandon_some(Store *store, Slice *slice)
         }
 }
 
+static void measure(Session *session)
+{
+        uint64_t size_bytes = session->staging->size_bytes, n_bytes;
+
+        if (region_get_allocated(session->staging, &n_bytes) < 0)
+                n_bytes = size_bytes;
+        charge_set(&session->staging_charge, MAX(n_bytes, MIN(size_bytes, STORE_SESSION_BASE_BYTES)));
+        LIST_FOREACH(node, &session->tables)
+        {
+                SessionTable *table = LIST_ENTRY(node, SessionTable, link);
+
+                if (table->pins)
+                        charge_set(&table->charge, MAX(pins_allocated_bytes(table->pins),
+                                                       MIN(pins_region_bytes(table->pins), STORE_SESSION_BASE_BYTES)));
+        }
+}
+
+void store_measure_sessions(Store *store)
+{
+        for (unsigned n = MIN(store->n_sessions, STORE_SESSIONS_MEASURED); n > 0; n--) {
+                List *node = list_take_front(&store->sessions);
+
+                list_push_back(&store->sessions, node);
+                measure(LIST_ENTRY(node, Session, link));
+        }
+}
+
 void store_set_session_limit(Store *store, uint64_t bytes_max)
 {
         store->config.session_bytes_max = bytes_max;
@@ -210,6 +240,8 @@ void session_close(Session *session)
         list_push_back(&store->closed_sessions, &session->link);
         store->n_sessions--;
         store_cancel_preparing(store, session);
+        store_close_leases(store, session);
+        session->ring = NULL;
         /* Its pins first: what it alone held can go at once. */
         while ((node = list_peek_front(&session->tables))) {
                 SessionTable *table = LIST_ENTRY(node, SessionTable, link);
@@ -224,6 +256,29 @@ void session_close(Session *session)
         store_sweep_held(store);
         session->n_ops--;
         session_try_free(session);
+}
+
+void session_set_ring(Session *session, RingHeader *ring, bool (*is_drained)(void *userdata), void *userdata)
+{
+        assert(!session->is_closed && !session->ring);
+        session->ring = ring;
+        session->is_drained = is_drained;
+        session->ring_userdata = userdata;
+}
+
+Status session_charge_ring(Session *session, uint64_t n_bytes, char **ret_detail)
+{
+        Account *account = &session->uid_account->account;
+        const Account *ignored;
+
+        assert(!session->ring_charge.account);
+        if (account_charge(account, n_bytes, 0, &session->ring_charge, &ignored) == 0)
+                return STATUS_OK;
+        return store_refuse(ret_detail, STATUS_LIMIT,
+                            "uid %u has %llu bytes of staging memory, pin tables and rings and needs %llu more, and "
+                            "%llu is the most; close connections",
+                            session->cred.uid, (unsigned long long)account->bytes_used, (unsigned long long)n_bytes,
+                            (unsigned long long)account->bytes_max);
 }
 
 int session_staging_fd(const Session *session)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A session is what one connection has in the store: who it is, its staging region, a pin table for each namespace it
- * has opened, the objects that die with it, the operations under way. What it may, and what its operations do, is not
- * known here; store.h has the public face.
+ * has opened, the objects that die with it, the operations under way, its ring and the leases of regions. What it may,
+ * and what its operations do, is not known here; store.h has the public face.
  */
 #ifndef DAEMON_STORE_SESSION_H
 #define DAEMON_STORE_SESSION_H
@@ -14,7 +14,9 @@
 #include "daemon/memory/region.h"
 #include "daemon/store/account.h"
 #include "daemon/store/cred.h"
+#include "daemon/store/lease.h"
 #include "daemon/store/pins.h"
+#include "proto/ring.h"
 
 /* What all sessions of a uid have together. */
 typedef struct UidAccount {
@@ -47,6 +49,15 @@ typedef struct Session {
         UidAccount *uid_account;
         List tables;
         List objects;                /* unsealed, and with-creator */
+        RingHeader *ring;            /* mapped while the session is open; NULL: none */
+        bool (*is_drained)(void *userdata);
+        void *ring_userdata;
+        Charge ring_charge;
+        Lease *leases[RING_LEASES_MAX]; /* by number */
+        Lease *last_lease;           /* that something was placed in; NULL */
+        unsigned n_leases;           /* those that are being made too, of which there are */
+        unsigned n_leases_pending;
+        uint64_t leases_pending_bytes;
         unsigned n_ops;              /* under way: the session stays for them */
         bool is_closed;
 } Session;

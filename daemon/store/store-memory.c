@@ -27,8 +27,18 @@ static int look_for_room(Store *store, uint64_t n_bytes)
                 return 0;
         n_missing = n_bytes - n_free;
         pool_get_usage(store->pool, &usage);
-        if (usage.bytes + store->freeing_bytes < n_missing)
-                return STORE_PAY_FULL;
+        if (usage.bytes + store->freeing_bytes < n_missing) {
+                uint64_t n_wanted = n_missing - usage.bytes - store->freeing_bytes;
+
+                if (store_idle_lease_bytes(store) < n_wanted)
+                        return STORE_PAY_FULL;
+                (void)store_reclaim_leases(store, n_wanted);
+                if (account_free_bytes(&store->budget) >= n_bytes)
+                        return 0;
+                /* Somebody may have begun to use one at this moment. */
+                if (usage.bytes + store->freeing_bytes < n_missing)
+                        return STORE_PAY_FULL;
+        }
         if (store->freeing_bytes < n_missing)
                 (void)pool_drain(store->pool, n_missing - store->freeing_bytes);
         return account_free_bytes(&store->budget) >= n_bytes ? 0 : STORE_PAY_WAIT;
@@ -85,11 +95,13 @@ Status store_refuse_payment(const Store *store, int outcome, uint64_t n_bytes, c
         return store_refuse(ret_detail, STATUS_FULL,
                             "no room for %llu bytes: of the store's budget of %llu bytes, %llu are in use (%llu by "
                             "%llu objects being written, %llu by %llu deleted objects that somebody holds, %llu by the "
-                            "warm pool); delete something, or raise the budget",
+                            "warm pool, %llu by regions that clients place objects in); delete something, or raise the "
+                            "budget",
                             (unsigned long long)n_bytes, (unsigned long long)store->budget.bytes_max,
                             (unsigned long long)store->budget.bytes_used, (unsigned long long)unsealed_bytes,
                             (unsigned long long)n_unsealed, (unsigned long long)store->held_bytes,
-                            (unsigned long long)store->n_held, (unsigned long long)usage.bytes);
+                            (unsigned long long)store->n_held, (unsigned long long)usage.bytes,
+                            (unsigned long long)store->leased_bytes);
 }
 
 void store_wake_memory_waiters(Store *store)
@@ -137,14 +149,30 @@ typedef struct Drop {
         WorkerJob job;
         Store *store;
         Region *region;
+        Leased *leased;              /* or this, which has a region */
         Charge charge;
 } Drop;
 
+/* Who placed objects there may map it still, and so might readers: what is not punched would stay with them. */
+static void drop_leased(Leased *leased)
+{
+        Region *region = leased_free(leased);
+
+        /* Should it fail, the memory goes with the last mapping. */
+        (void)region_punch(region, 0, region->size_bytes, NULL);
+        region_unref(region);
+}
+
+static void drop_memory(Drop *drop)
+{
+        if (drop->leased)
+                drop_leased(steal_ptr(&drop->leased));
+        region_unref(steal_ptr(&drop->region));
+}
+
 static void drop_run(WorkerJob *job)
 {
-        Drop *drop = CONTAINER_OF(job, Drop, job);
-
-        region_unref(steal_ptr(&drop->region));
+        drop_memory(CONTAINER_OF(job, Drop, job));
 }
 
 static void drop_done(WorkerJob *job)
@@ -152,11 +180,33 @@ static void drop_done(WorkerJob *job)
         Drop *drop = CONTAINER_OF(job, Drop, job);
         Store *store = drop->store;
 
-        region_unref(steal_ptr(&drop->region)); /* where the job was cancelled */
+        drop_memory(drop); /* where the job was cancelled */
         store->freeing_bytes -= drop->charge.n_bytes;
         charge_release(&drop->charge);
         free(drop);
         store_wake_memory_waiters(store);
+}
+
+/* The memory has gone already. */
+static void settle_charge(Store *store, Charge *consume_charge)
+{
+        if (consume_charge)
+                charge_release(consume_charge);
+        free(consume_charge);
+        if (!list_is_empty(&store->memory_waiters))
+                store_schedule_chore(store);
+}
+
+static void submit_drop(Store *store, Drop *drop, Charge *consume_charge)
+{
+        drop->store = store;
+        if (consume_charge)
+                drop->charge = *consume_charge;
+        free(consume_charge);
+        drop->job.run = drop_run;
+        drop->job.done = drop_done;
+        store->freeing_bytes += drop->charge.n_bytes;
+        worker_pool_submit(store->config.workers, WORKER_URGENT, &drop->job);
 }
 
 void store_drop_region(Store *store, Region *consume_region)
@@ -170,22 +220,26 @@ void store_drop_region(Store *store, Region *consume_region)
         if (!drop) {
                 /* Also where there is no memory for the job: it takes longer, but it goes. */
                 region_unref(consume_region);
-                if (charge)
-                        charge_release(charge);
-                free(charge);
-                if (!list_is_empty(&store->memory_waiters))
-                        store_schedule_chore(store);
+                settle_charge(store, charge);
                 return;
         }
-        drop->store = store;
         drop->region = consume_region;
-        if (charge)
-                drop->charge = *charge;
-        free(charge);
-        drop->job.run = drop_run;
-        drop->job.done = drop_done;
-        store->freeing_bytes += drop->charge.n_bytes;
-        worker_pool_submit(store->config.workers, WORKER_URGENT, &drop->job);
+        submit_drop(store, drop, charge);
+}
+
+void store_drop_leased(Store *store, Leased *consume_leased)
+{
+        Charge *charge = consume_leased->region->charge;
+        Drop *drop = calloc(1, sizeof(*drop));
+
+        consume_leased->region->charge = NULL;
+        if (!drop) {
+                drop_leased(consume_leased);
+                settle_charge(store, charge);
+                return;
+        }
+        drop->leased = consume_leased;
+        submit_drop(store, drop, charge);
 }
 
 Region *store_take_blank(Store *store, Backend *backend, uint64_t n_bytes, bool for_packed, uint64_t tag)

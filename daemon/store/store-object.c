@@ -59,11 +59,19 @@ Status store_charge_object(Object *object, uint64_t n_bytes, char **ret_detail)
         return STATUS_OK;
 }
 
-static Status reserve_slot(Space *space, const ProtoItem *item, Object *object, char **ret_detail)
+/* @ret_record: it is written at once, and this, which has the hash, is what it begins with; NULL: later. */
+static Status reserve_slot(Space *space, const ProtoItem *item, Object *object, LayoutSlot *ret_record,
+                           char **ret_detail)
 {
-        LayoutSlot record;
-        int r = index_reserve_slot(space->index, item->key, item->content_type, item->metadata, &object->slot, &record);
+        LayoutSlot ignored;
+        int r;
 
+        if (ret_record)
+                r = index_begin_slot(space->index, ret_record->hash, item->key, item->content_type, item->metadata,
+                                     &object->slot, ret_record);
+        else
+                r = index_reserve_slot(space->index, item->key, item->content_type, item->metadata, &object->slot,
+                                       &ignored);
         if (r == INDEX_E_SLOTS)
                 return store_refuse(ret_detail, STATUS_LIMIT,
                                     "the index of namespace %s has room for %u objects and all of it is taken "
@@ -81,7 +89,7 @@ static Status reserve_slot(Space *space, const ProtoItem *item, Object *object, 
 }
 
 Status store_draft_object(Store *store, Space *space, const StoreOp *op, uint64_t n_bytes, Object **ret,
-                          char **ret_detail)
+                          LayoutSlot *ret_record, char **ret_detail)
 {
         const ProtoItem *item = op->item;
         const Account *ignored;
@@ -106,7 +114,7 @@ Status store_draft_object(Store *store, Space *space, const StoreOp *op, uint64_
                 }
                 object->has_expiry = true;
         }
-        status = reserve_slot(space, item, object, ret_detail);
+        status = reserve_slot(space, item, object, ret_record, ret_detail);
         if (status != STATUS_OK) {
                 if (object->has_expiry)
                         expiry_cancel_reservation(&store->expiry);
@@ -129,7 +137,7 @@ void store_describe_object(const Object *object, LayoutSlot *record)
         const Region *region = object_region(object);
 
         record->generation = object->generation;
-        record->placement = object->chunk ? FOLIO_PLACEMENT_PACKED : FOLIO_PLACEMENT_OWN;
+        record->placement = object->chunk || object->leased ? FOLIO_PLACEMENT_PACKED : FOLIO_PLACEMENT_OWN;
         record->backing = region ? region->backend->ops->backing : FOLIO_BACKING_MEMFD;
         record->region_id = region ? region->id : 0;
         record->offset_units = (uint32_t)(object_offset_bytes(object) / LAYOUT_CHUNK_UNIT_BYTES);
@@ -165,6 +173,8 @@ void store_publish_writing(Store *store, Object *object, Session *session, Layou
         list_push_back(&session->objects, &object->link);
         space->n_unsealed++;
         space->unsealed_bytes += object->charge.n_bytes;
+        if (object->leased)
+                store_count_writing(object->leased, 1);
         begin_life(store, object, session, record);
         store_mark_dirty(store, space);
 }
@@ -176,6 +186,8 @@ static void end_writing(Object *object)
 
         space->n_unsealed--;
         space->unsealed_bytes -= object->charge.n_bytes;
+        if (object->leased)
+                store_count_writing(object->leased, -1);
         if (object->lifetime != FOLIO_WITH_CREATOR) {
                 list_unlink(&object->link);
                 object->creator = NULL;
@@ -204,18 +216,13 @@ static Status find_rival(const Object *object, Object **ret, char **ret_detail)
         return STATUS_OK;
 }
 
-Status store_publish(Store *store, Object *object, Session *session, ObjectState state, LayoutSlot *record,
-                     char **ret_detail)
+void store_publish_over(Store *store, Object *object, Session *session, ObjectState state, LayoutSlot *record,
+                        Object *rival)
 {
         bool was_writing = object->state == OBJECT_WRITING, is_named = was_writing && !object->is_replacing;
         Space *space = object->space;
         uint64_t now_ns = store_now_ns(store);
-        Object *rival;
-        Status status;
 
-        status = find_rival(object, &rival, ret_detail);
-        if (status != STATUS_OK)
-                return status;
         object_set_state(object, state);
         if (was_writing)
                 end_writing(object);
@@ -238,7 +245,17 @@ Status store_publish(Store *store, Object *object, Session *session, ObjectState
         store_mark_dirty(store, space);
         if (rival)
                 let_go(store, rival);
-        return STATUS_OK;
+}
+
+Status store_publish(Store *store, Object *object, Session *session, ObjectState state, LayoutSlot *record,
+                     char **ret_detail)
+{
+        Object *rival;
+        Status status = find_rival(object, &rival, ret_detail);
+
+        if (status == STATUS_OK)
+                store_publish_over(store, object, session, state, record, rival);
+        return status;
 }
 
 /* --- going -------------------------------------------------------------------------------------------------------- */
@@ -265,6 +282,9 @@ void store_forget_object(Store *store, Object *object)
                 store_orphan_collapse(store, object);
         if (object->chunk)
                 store_give_chunk(store, space, steal_ptr(&object->chunk));
+        if (object->leased)
+                store_give_units(store, steal_ptr(&object->leased), (uint64_t)object->leased_unit * LEASE_UNIT_BYTES,
+                                 object->charge.n_bytes);
         if (object->region)
                 store_drop_region(store, steal_ptr(&object->region));
         charge_release(&object->charge);
@@ -319,6 +339,9 @@ void store_retire_object(Store *store, Object *object, uint8_t grave, enum folio
         Space *space = object->space;
         bool was_seen = object->state != OBJECT_WRITING;
 
+        /* Not at its own writer's wish: that one may be in the middle of it. */
+        if (grave && !was_seen && object->leased)
+                store_spoil_lease(object->leased);
         index_retract(space->index, object->slot, grave);
         /* Nobody was told of one that was never sealed. */
         if (event && was_seen)
@@ -362,9 +385,11 @@ uint64_t store_next_expiry_ns(const Store *store)
 
 void store_expire(Store *store)
 {
-        uint64_t now_ns = store_now_ns(store);
+        uint64_t now_ns;
         Slice slice = store_begin_slice();
 
+        store->turn_ns = 0; /* who comes because it is time has looked at the clock just now */
+        now_ns = store_now_ns(store);
         /* When the slice is over the next expiry is in the past: the caller comes again at once. */
         while (expiry_next_ns(&store->expiry) <= now_ns && store_take_slice(&slice))
                 store_retire_object(store, expiry_peek(&store->expiry), FOLIO_EVENT_EXPIRED, FOLIO_EVENT_EXPIRED);

@@ -45,6 +45,8 @@ static int run_verb(Store *store, StoreOp *op)
                 return store_verb_truncate(store, op);
         case VERB_DELETE:
                 return store_verb_delete(store, op);
+        case VERB_LEASE:
+                return store_verb_lease(store, op);
         case VERB_NONE:
         case VERB_HELLO:
         case VERB_NAMESPACE_OPEN:
@@ -56,6 +58,7 @@ static int run_verb(Store *store, StoreOp *op)
         case VERB_NAMESPACE_LIST:
         case VERB_STATUS:
         case VERB_PING:
+        case VERB_RING:
         case _VERB_MAX:
                 break;
         }
@@ -83,11 +86,19 @@ void store_submit(Store *store, StoreOp *op)
         op->slot = 0;
         op->generation = op->region_id = op->region_bytes = op->offset_bytes = 0;
         op->placement = 0;
-        op->fd = -1;
+        op->fd = op->book_fd = -1;
         op->object = op->work = NULL;
         list_init(&op->link);
         op->session->n_ops++;
         run_op(store, op);
+}
+
+void store_expect(Store *store, uint32_t namespace_id, Key key)
+{
+        const Space *space = store_find_space_by_id(store, namespace_id);
+
+        if (space && key.n_bytes <= FOLIO_KEY_BYTES_MAX)
+                index_prefetch(space->index, index_hash(space->index, key));
 }
 
 void store_run_queue(Store *store, List *consume_queue)
@@ -128,6 +139,12 @@ static Work *find_claim(const Space *space, uint64_t hash)
         return NULL;
 }
 
+/* Those that bring an object in have looked at all its texts before (store_check_options). */
+static bool is_key_checked(const StoreOp *op)
+{
+        return op->verb == VERB_PUT || op->verb == VERB_CREATE;
+}
+
 static int resolve_key(StoreOp *op, Target *target)
 {
         const Key key = op->item->key;
@@ -135,7 +152,7 @@ static int resolve_key(StoreOp *op, Target *target)
         uint32_t slot;
         Work *claim;
 
-        if (!key_is_valid(key.bytes, key.n_bytes))
+        if (!is_key_checked(op) && !key_is_valid(key.bytes, key.n_bytes))
                 return store_refuse(&op->detail, STATUS_INVALID, "a key is 1 to %d bytes without NUL",
                                     FOLIO_KEY_BYTES_MAX);
         target->hash = index_hash(space->index, key);
@@ -149,7 +166,7 @@ static int resolve_key(StoreOp *op, Target *target)
         return STATUS_OK;
 }
 
-static Status check_rights(const Store *store, StoreOp *op, const Space *space, uint32_t rights)
+Status store_check_rights(const Store *store, StoreOp *op, const Space *space, uint32_t rights)
 {
         if ((store_rights(store, space, op->session) & rights) == rights)
                 return STATUS_OK;
@@ -167,7 +184,7 @@ int store_resolve(Store *store, StoreOp *op, uint32_t rights, Target *ret)
         if (!target.space)
                 return store_refuse(&op->detail, STATUS_NOT_FOUND, "there is no namespace %u any more",
                                     op->namespace_id);
-        r = check_rights(store, op, target.space, rights);
+        r = store_check_rights(store, op, target.space, rights);
         if (r != STATUS_OK)
                 return r;
         r = op->item->flags & PROTO_ITEM_BY_SLOT ? resolve_slot(op, &target) : resolve_key(op, &target);
@@ -324,7 +341,7 @@ void store_fill_op(StoreOp *op, const Object *object)
 
         op->slot = object->slot;
         op->generation = object->generation;
-        op->placement = object->chunk ? FOLIO_PLACEMENT_PACKED : FOLIO_PLACEMENT_OWN;
+        op->placement = object->chunk || object->leased ? FOLIO_PLACEMENT_PACKED : FOLIO_PLACEMENT_OWN;
         op->offset_bytes = object_offset_bytes(object);
         if (!region)
                 return;

@@ -150,6 +150,8 @@ void store_tick(Store *store)
 {
         if (store->n_rest_ticks > 0)
                 store->n_rest_ticks--;
+        store_tick_leases(store);
+        store_measure_sessions(store);
         if (++store->n_ticks % TICKS_PER_AGE != 0)
                 return;
         demand_age(&store->demand);
@@ -181,6 +183,7 @@ void store_relieve(Store *store)
         /* First, or what is given back would be made again. */
         store->n_rest_ticks = REST_TICKS;
         drain(store, UINT64_MAX);
+        (void)store_reclaim_leases(store, UINT64_MAX);
 }
 
 void store_set_host(Store *store, uint64_t limit_bytes, uint64_t used_bytes)

@@ -23,6 +23,7 @@
 #include "daemon/store/account.h"
 #include "daemon/store/expiry.h"
 #include "daemon/store/index.h"
+#include "daemon/store/lease.h"
 #include "daemon/store/namespace.h"
 #include "daemon/store/object.h"
 #include "daemon/store/pins.h"
@@ -47,6 +48,15 @@
 #define STORE_CHORES_PER_TURN 512u          /* objects looked at before the loop gets its turn, */
 #define STORE_CHORES_NS UINT64_C(250000)    /* or so long */
 #define STORE_CLAIM_LISTS 64u
+
+/*
+ * Staging regions and pin tables are as large as they might be needed, and mostly holes. A connection pays so much for
+ * each of them from the start, and for more when it is there, as found by looking from time to time; then it is too
+ * late to refuse it, but no other connection gets in until the uid has less than its limit. A page is in any case on
+ * the account of the client's cgroup, which touched it first.
+ */
+#define STORE_SESSION_BASE_BYTES (64 * KIB)
+#define STORE_SESSIONS_MEASURED 128u /* in one tick: two system calls each */
 
 /* A job that makes a part of a space's index huge. */
 typedef struct IndexCollapse {
@@ -81,6 +91,9 @@ typedef struct Space {
         IndexCollapse index_collapse;
         uint64_t index_huge_bytes;   /* as last measured */
         uint64_t held_bytes, n_held, unsealed_bytes, n_unsealed;
+        List leases;                 /* held ones, */
+        List orphans;                /* and those that nobody holds */
+        uint64_t leased_bytes;       /* of both, whole */
 } Space;
 
 /* How much may be done of what is long before the loop gets its turn. */
@@ -121,6 +134,8 @@ typedef struct Work {
         uint64_t allocated_bytes, huge_bytes;
         uint64_t n_huge, n_failed;   /* pieces of 2 MiB */
         LayoutExtents *zeros;        /* what reads as zeros; NULL: not wanted, or no memory for it */
+        Leased *leased;              /* of LEASE, when it is made */
+        bool want_huge;
         bool has_holes;
         bool is_stream;
         bool is_closed_by_mode;
@@ -153,6 +168,7 @@ struct Store {
         Demand demand;               /* of own regions */
         Wanted wanted[STORE_WANTED_MAX];
         unsigned n_wanted;
+        uint64_t turn_ns;            /* CLOCK_REALTIME as last looked at in this turn of the loop; 0: not yet */
         unsigned n_ticks;
         unsigned n_rest_ticks;       /* so long the pool makes nothing */
         uint64_t ceiling_bytes;      /* of what is paid for: up to here the pool may grow; UINT64_MAX: no limit seen */
@@ -172,6 +188,8 @@ struct Store {
         List preparing;              /* works */
         List collapses;
         uint64_t freeing_bytes;      /* on its way back to the kernel */
+        uint64_t leased_bytes, n_leases, n_orphans;
+        uint64_t n_recalled;
         uint64_t n_sweep_left;       /* held objects to look at in this round */
         WorkerJob chore;
         bool has_chore;
@@ -180,9 +198,12 @@ struct Store {
         uint64_t n_collapsed, n_collapse_failed; /* pieces of 2 MiB */
 };
 
-static inline uint64_t store_now_ns(const Store *store)
+/* The clock is looked at once in a turn of the loop: store_flush() ends it. */
+static inline uint64_t store_now_ns(Store *store)
 {
-        return store->config.now_ns();
+        if (store->turn_ns == 0)
+                store->turn_ns = store->config.now_ns();
+        return store->turn_ns;
 }
 
 /* --- store.c ------------------------------------------------------------------------------------------------------ */
@@ -235,6 +256,9 @@ bool store_own_file_bytes(uint64_t n_bytes, uint64_t *ret);
 bool store_attach_charge(Region *region, Charge *consume_charge);
 void store_drop_region(Store *store, Region *consume_region);
 
+/* One that nothing is taken in. Whoever maps it still finds zeros from then on: the memory goes for certain. */
+void store_drop_leased(Store *store, Leased *consume_leased);
+
 /* A blank one from the pool, paid for; NULL. */
 Region *store_take_blank(Store *store, Backend *backend, uint64_t n_bytes, bool for_packed, uint64_t tag);
 
@@ -248,6 +272,31 @@ void store_give_chunk(Store *store, Space *space, Chunk *chunk);
 
 /* Runs those who waited for memory again; what does not fit into a slice, a chore will. */
 void store_wake_memory_waiters(Store *store);
+
+/* --- store-lease.c ------------------------------------------------------------------------------------------------ */
+
+/* The units that @op names, in a lease of its session in @space: taken by the object that comes to be there. */
+Status store_take_units(StoreOp *op, const Space *space, Leased **ret);
+
+/* They come back; an orphan may go with the last of them. */
+void store_give_units(Store *store, Leased *leased, uint64_t offset_bytes, uint64_t n_bytes);
+
+/* An object in it is being written from now on (1), or not any more (-1). */
+void store_count_writing(Leased *leased, int change);
+
+/* An object has been taken away from who writes it in place, and may go on: nobody else may have those units. */
+void store_spoil_lease(Leased *leased);
+bool store_is_spoiled(Lease *lease);
+
+/* All leases of a session that has closed, or of a namespace that is removed, end. */
+void store_close_leases(Store *store, Session *session);
+void store_close_space_leases(Store *store, Space *space);
+
+/* What could be had of empty regions that are not used at the moment; tries to have @n_bytes of it, or all there is. */
+uint64_t store_idle_lease_bytes(const Store *store);
+uint64_t store_reclaim_leases(Store *store, uint64_t n_bytes);
+
+void store_tick_leases(Store *store);
 
 /* --- store-pool.c ------------------------------------------------------------------------------------------------- */
 
@@ -298,9 +347,13 @@ void store_cancel_index_collapse(Space *space);
 
 /* --- store-object.c ----------------------------------------------------------------------------------------------- */
 
-/* A draft: the quota of @n_bytes, a slot, a place to expire at. */
+/*
+ * A draft: the quota of @n_bytes, a slot, a place to expire at. @ret_record: with the key's hash in it before, and what
+ * the record begins with afterwards, for who fills in the rest at once (store_fill_record) and publishes; NULL: it is
+ * in the slot, for later (store_begin_record).
+ */
 Status store_draft_object(Store *store, Space *space, const StoreOp *op, uint64_t n_bytes, Object **ret,
-                          char **ret_detail);
+                          LayoutSlot *ret_record, char **ret_detail);
 Status store_charge_object(Object *object, uint64_t n_bytes, char **ret_detail); /* resizes; not of a held one */
 
 /* Fills in what the object is and where. */
@@ -313,6 +366,13 @@ void store_publish_writing(Store *store, Object *object, Session *session, Layou
 Status store_publish(Store *store, Object *object, Session *session, ObjectState state, LayoutSlot *record,
                      char **ret_detail);
 
+/*
+ * The same where nothing can have changed since the name was checked (store_check_name): @rival has it, or nobody
+ * (NULL).
+ */
+void store_publish_over(Store *store, Object *object, Session *session, ObjectState state, LayoutSlot *record,
+                        Object *rival);
+
 /* Takes the object from everybody: @grave and @event 0: none. */
 void store_retire_object(Store *store, Object *object, uint8_t grave, enum folio_event_type event);
 
@@ -324,6 +384,9 @@ void store_settle_object(Store *store, Object *object);
 void store_sweep_some(Store *store, Slice *slice);
 
 /* --- session.c ---------------------------------------------------------------------------------------------------- */
+
+/* What a few of the sessions, in turn, really have of their staging memory and pin tables, they are charged for. */
+void store_measure_sessions(Store *store);
 
 /* Objects of connections that have ended. */
 void store_abandon_some(Store *store, Slice *slice);
@@ -338,6 +401,8 @@ void store_abandon_some(Store *store, Slice *slice);
  * been put into a queue. By slot there is an object always; by key there may be none.
  */
 int store_resolve(Store *store, StoreOp *op, uint32_t rights, Target *ret);
+
+Status store_check_rights(const Store *store, StoreOp *op, const Space *space, uint32_t rights);
 
 /* Why there is no object of that name: a Status with its sentence. */
 Status store_refuse_missing(const Target *target, const StoreOp *op);
@@ -371,6 +436,7 @@ int store_verb_region(Store *store, StoreOp *op);
 int store_verb_release(Store *store, StoreOp *op);
 int store_verb_truncate(Store *store, StoreOp *op);
 int store_verb_delete(Store *store, StoreOp *op);
+int store_verb_lease(Store *store, StoreOp *op);
 
 /* Shape and limits that PUT and CREATE share. */
 Status store_check_options(const StoreOp *op, uint32_t flags_known, char **ret_detail);
@@ -382,11 +448,15 @@ int store_resolve_writing(Store *store, StoreOp *op, const char *verb, Target *r
 /* May the name be taken? @is_at_once: or only when the object is sealed. */
 Status store_check_name(const Target *target, const StoreOp *op, bool is_at_once, char **ret_detail);
 
+/* A draft where its client has placed it. */
+Status store_draft_leased(Store *store, const Target *target, StoreOp *op, Object **ret, LayoutSlot *ret_record);
+
 /* A draft with a chunk. PENDING or a Status. */
 int store_draft_packed(Store *store, const Target *target, StoreOp *op, Object **ret);
 
-/* The record of a new object as the options say. */
-void store_begin_record(const Store *store, const StoreOp *op, const Object *object, LayoutSlot *ret);
+/* The record of a new object as the options say: begun as its slot has it, or as the draft gave it. */
+void store_fill_record(Store *store, const StoreOp *op, const Object *object, LayoutSlot *record);
+void store_begin_record(Store *store, const StoreOp *op, const Object *object, LayoutSlot *ret);
 
 /* Where the bytes lie that the item says are staged. */
 Status store_check_staging(const StoreOp *op, uint64_t n_bytes, const uint8_t **ret_from);

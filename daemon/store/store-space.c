@@ -131,6 +131,7 @@ Status store_make_space(Store *store, const ProtoNamespace *settings, uint32_t d
                 .mode = default_mode,
                 .objects_max = store->config.index_objects_max,
                 .huge = store->config.huge,
+                .writers = store->config.is_user_daemon ? FOLIO_WRITERS_TRUSTED : FOLIO_WRITERS_UNTRUSTED,
         };
         _cleanup_(cleanup_space) Space *space = NULL;
         Status status;
@@ -146,6 +147,8 @@ Status store_make_space(Store *store, const ProtoNamespace *settings, uint32_t d
         list_init(&space->dirty_link);
         list_init(&space->tables);
         list_init(&space->packed_waiters);
+        list_init(&space->leases);
+        list_init(&space->orphans);
         for (unsigned i = 0; i < STORE_CLAIM_LISTS; i++)
                 list_init(&space->claims[i]);
         namespace_init(&space->ns, store->last_namespace_id + 1, settings, &defaults);
@@ -173,6 +176,7 @@ void store_remove_space(Store *store, Space *space)
         index_close(space->index);
         store_cancel_index_collapse(space);
         pool_forget(store->pool, space->ns.id);
+        store_close_space_leases(store, space);
         store_schedule_chore(store);
         store_try_free_space(store, space);
 }
@@ -180,7 +184,8 @@ void store_remove_space(Store *store, Space *space)
 static bool is_space_done(const Space *space)
 {
         return space->is_removed && space->n_objects == 0 && space->n_works == 0 && !space->is_growing &&
-               !space->index_collapse.is_running && list_is_empty(&space->tables);
+               !space->index_collapse.is_running && list_is_empty(&space->tables) && list_is_empty(&space->leases) &&
+               list_is_empty(&space->orphans);
 }
 
 void store_try_free_space(Store *store, Space *space)

@@ -123,6 +123,7 @@ void store_flush(Store *store)
 {
         List *node;
 
+        store->turn_ns = 0;
         while ((node = list_take_front(&store->dirty_spaces))) {
                 Space *space = LIST_ENTRY(node, Space, dirty_link);
 
@@ -231,6 +232,7 @@ void store_free(Store *store)
         worker_pool_drain(store->config.workers);
         assert(list_is_empty(&store->removed_spaces) && list_is_empty(&store->closed_sessions));
         assert(store->n_objects == 0 && store->n_held == 0 && store->freeing_bytes == 0);
+        assert(store->n_leases == 0 && store->n_orphans == 0 && store->leased_bytes == 0);
         assert(list_is_empty(&store->collapses) && list_is_empty(&store->memory_waiters));
         assert(list_is_empty(&store->preparing));
         store_memory_deinit(store);
@@ -256,8 +258,10 @@ void store_set_budget(Store *store, uint64_t budget_bytes)
 
         store->budget.bytes_max = budget_bytes;
         store->config.budget_bytes = budget_bytes;
-        if (store->budget.bytes_used > budget_bytes)
+        if (store->budget.bytes_used > budget_bytes) {
                 (void)pool_drain(store->pool, store->budget.bytes_used - budget_bytes);
+                (void)store_reclaim_leases(store, store->budget.bytes_used - budget_bytes);
+        }
         /* More room, or none ever: those who wait have to know. */
         if (budget_bytes != before && !list_is_empty(&store->memory_waiters))
                 store_schedule_chore(store);
@@ -297,6 +301,27 @@ static void backend_facts(const Facts *facts, const char *name, const Backend *b
                                          words[i].word);
         }
         facts->each(facts->userdata, name, 0, text);
+}
+
+static void lease_facts(const Facts *facts)
+{
+        const Store *store = facts->store;
+        uint64_t n_used = 0;
+
+        LIST_FOREACH(node, &store->spaces)
+        {
+                const Space *space = LIST_ENTRY(node, Space, link);
+
+                LIST_FOREACH(l, &space->leases)
+                        n_used += leased_used_bytes(LIST_ENTRY(l, Lease, link)->leased);
+                LIST_FOREACH(l, &space->orphans)
+                        n_used += leased_used_bytes(LIST_ENTRY(l, Lease, link)->leased);
+        }
+        number(facts, "leases.count", store->n_leases);
+        number(facts, "leases.bytes", store->leased_bytes);
+        number(facts, "leases.used_bytes", n_used);
+        number(facts, "leases.orphans", store->n_orphans);
+        number(facts, "leases.recalled", store->n_recalled);
 }
 
 static void memory_facts(const Facts *facts)
@@ -355,6 +380,7 @@ void store_each_fact(Store *store, void (*each)(void *userdata, const char *name
         Facts facts = { store, each, userdata };
 
         memory_facts(&facts);
+        lease_facts(&facts);
         number(&facts, "objects.count", store->n_objects - store->n_held);
         number(&facts, "held.count", store->n_held);
         number(&facts, "sessions.count", store->n_sessions);

@@ -108,6 +108,16 @@ Status session_new(Store *store, const SessionConfig *config, Session **ret, cha
 void session_close(Session *session);
 
 int session_staging_fd(const Session *session); /* read-write, borrowed */
+
+/*
+ * The session's ring, mapped for writing by whoever made it and mapped for as long as the session is open: its leases
+ * look at lease_use[] in it. @is_drained: has everything been carried out that is published now?
+ */
+struct RingHeader;
+void session_set_ring(Session *session, struct RingHeader *ring, bool (*is_drained)(void *userdata), void *userdata);
+
+/* What a ring of @n_bytes takes, paid by the uid like staging memory. STATUS_OK, or STATUS_LIMIT with the sentence. */
+Status session_charge_ring(Session *session, uint64_t n_bytes, char **ret_detail);
 const Cred *session_cred(const Session *session);
 
 /* --- operations --------------------------------------------------------------------------------------------------- */
@@ -118,9 +128,10 @@ const Cred *session_cred(const Session *session);
  */
 struct StoreOp {
         Session *session;
-        ProtoVerb verb;              /* PUT, CREATE, WRITE, SEAL, ABORT, REGION, RELEASE, TRUNCATE, DELETE */
+        ProtoVerb verb;              /* PUT, CREATE, WRITE, SEAL, ABORT, REGION, RELEASE, TRUNCATE, DELETE, LEASE */
         uint32_t namespace_id;
         const ProtoItem *item;
+        uint64_t leased_region_id;   /* PUT, CREATE: the bytes lie there, at item->offset_bytes; 0: in staging memory */
         void (*done)(StoreOp *op);
         void *userdata;
 
@@ -134,6 +145,7 @@ struct StoreOp {
         uint64_t offset_bytes;
         enum folio_placement placement;
         int fd;                      /* a duplicate, the caller's to close; -1: none */
+        int book_fd;                 /* LEASE: the same, of the book; @slot: the lease's number, @generation: epoch */
 
         /* The store's. */
         List link;
@@ -142,6 +154,12 @@ struct StoreOp {
 };
 
 void store_submit(Store *store, StoreOp *op);
+
+/*
+ * An operation about @key comes next but for a few: what it will look at first, and is hardly ever in a cache, is
+ * fetched meanwhile. A hint: @namespace_id and @key may be anything, also what somebody is changing at this moment.
+ */
+void store_expect(Store *store, uint32_t namespace_id, Key key);
 
 /*
  * Verbs that are about namespaces or only look, and never wait. Each returns STATUS_OK or another status with

@@ -79,19 +79,61 @@ Status store_check_size(const Store *store, const Space *space, uint64_t n_bytes
         return STATUS_OK;
 }
 
-void store_begin_record(const Store *store, const StoreOp *op, const Object *object, LayoutSlot *ret)
+/* What was known of the region when it was made: all of it is there, and huge where every piece was. */
+static void measure_leased(const Object *object, LayoutSlot *ret)
+{
+        const Region *region = object->leased->region;
+        uint64_t begin = object_offset_bytes(object), end = begin + object->charge.n_bytes;
+
+        ret->allocated_pages = (uint32_t)((object->charge.n_bytes + PAGE_BYTES - 1) / PAGE_BYTES);
+        begin = ALIGN_UP(begin, HUGE_BYTES);
+        end = ALIGN_DOWN(end, HUGE_BYTES);
+        if (begin < end && region->n_huge * HUGE_BYTES >= region->size_bytes)
+                ret->huge_folios = (uint32_t)((end - begin) / HUGE_BYTES);
+}
+
+void store_fill_record(Store *store, const StoreOp *op, const Object *object, LayoutSlot *record)
 {
         const ProtoItem *item = op->item;
 
-        index_get(((Space *)object->space)->index, object->slot, ret);
-        store_describe_object(object, ret);
-        ret->size_bytes = item->size_bytes;
-        ret->capacity_bytes = MAX(item->size_bytes, item->capacity_bytes);
-        ret->created_ns = ret->changed_ns = store_now_ns(store);
-        ret->expires_ns = item->expires_ns;
-        ret->owner_uid = op->session->cred.uid;
+        store_describe_object(object, record);
+        record->size_bytes = item->size_bytes;
+        record->capacity_bytes = MAX(item->size_bytes, item->capacity_bytes);
+        record->created_ns = record->changed_ns = store_now_ns(store);
+        record->expires_ns = item->expires_ns;
+        record->owner_uid = op->session->cred.uid;
         if (object->chunk)
-                ret->allocated_pages = (uint32_t)((object->chunk->size_bytes + PAGE_BYTES - 1) / PAGE_BYTES);
+                record->allocated_pages = (uint32_t)((object->chunk->size_bytes + PAGE_BYTES - 1) / PAGE_BYTES);
+        if (object->leased)
+                measure_leased(object, record);
+}
+
+void store_begin_record(Store *store, const StoreOp *op, const Object *object, LayoutSlot *ret)
+{
+        index_get(((Space *)object->space)->index, object->slot, ret);
+        store_fill_record(store, op, object, ret);
+}
+
+Status store_draft_leased(Store *store, const Target *target, StoreOp *op, Object **ret, LayoutSlot *ret_record)
+{
+        uint64_t n_bytes = lease_units(op->item->size_bytes) * LEASE_UNIT_BYTES;
+        Leased *leased;
+        Object *object;
+        Status status;
+
+        status = store_take_units(op, target->space, &leased);
+        if (status != STATUS_OK)
+                return status;
+        ret_record->hash = target->hash;
+        status = store_draft_object(store, target->space, op, n_bytes, &object, ret_record, &op->detail);
+        if (status != STATUS_OK) {
+                store_give_units(store, leased, op->item->offset_bytes, op->item->size_bytes);
+                return status;
+        }
+        object->leased = leased;
+        object->leased_unit = (uint32_t)(op->item->offset_bytes / LEASE_UNIT_BYTES);
+        *ret = object;
+        return STATUS_OK;
 }
 
 int store_draft_packed(Store *store, const Target *target, StoreOp *op, Object **ret)
@@ -102,7 +144,7 @@ int store_draft_packed(Store *store, const Target *target, StoreOp *op, Object *
         Status status;
         int r;
 
-        status = store_draft_object(store, space, op, n_bytes, &object, &op->detail);
+        status = store_draft_object(store, space, op, n_bytes, &object, NULL, &op->detail);
         if (status != STATUS_OK)
                 return status;
         r = store_take_chunk(store, space, n_bytes, &object->chunk);
@@ -309,8 +351,8 @@ static int reserve_and_commit(Store *store, const Target *target, StoreOp *op, O
 }
 
 /*
- * A warm blank is there whole: nothing to wait for. It may be huge, which not everybody wants, and somewhat larger, which
- * the quota may not have room for.
+ * A warm blank is there whole: nothing to wait for. It may be huge, which not everybody wants, and somewhat larger,
+ * which the quota may not have room for.
  */
 static bool take_blank(Store *store, Space *space, Object *object, uint64_t file_bytes)
 {
@@ -342,7 +384,7 @@ static int create_own(Store *store, const Target *target, StoreOp *op)
 
         if (!store_own_file_bytes(n_bytes, &file_bytes))
                 return store_check_size(store, space, UINT64_MAX, &op->detail);
-        status = store_draft_object(store, space, op, file_bytes, &object, &op->detail);
+        status = store_draft_object(store, space, op, file_bytes, &object, NULL, &op->detail);
         if (status != STATUS_OK)
                 return status;
         n_reserve = bytes_to_reserve(item, file_bytes);
@@ -359,6 +401,21 @@ static int create_own(Store *store, const Target *target, StoreOp *op)
 }
 
 /* --- the verb ----------------------------------------------------------------------------------------------------- */
+
+static int create_leased(Store *store, const Target *target, StoreOp *op)
+{
+        LayoutSlot record;
+        Object *object;
+        Status status;
+
+        status = store_draft_leased(store, target, op, &object, &record);
+        if (status != STATUS_OK)
+                return status;
+        store_fill_record(store, op, object, &record);
+        store_publish_writing(store, object, op->session, &record);
+        store_fill_op(op, object);
+        return STATUS_OK;
+}
 
 static int create_packed(Store *store, const Target *target, StoreOp *op)
 {
@@ -399,7 +456,7 @@ int store_verb_create(Store *store, StoreOp *op)
         bool is_packed;
         int r;
 
-        status = store_check_options(op, CREATE_FLAGS, &op->detail);
+        status = store_check_options(op, op->leased_region_id ? FOLIO_REPLACE : CREATE_FLAGS, &op->detail);
         if (status != STATUS_OK)
                 return status;
         r = store_resolve(store, op, FOLIO_RIGHT_WRITE, &target);
@@ -411,6 +468,8 @@ int store_verb_create(Store *store, StoreOp *op)
         status = store_check_name(&target, op, item->flags & FOLIO_MUTABLE, &op->detail);
         if (status != STATUS_OK)
                 return status;
+        if (op->leased_region_id)
+                return create_leased(store, &target, op);
         is_packed = item->flags & PROTO_ITEM_STAGED && !(item->flags & NEEDS_OWN_REGION) &&
                     item->size_bytes <= store->config.packed_bytes_max;
         return is_packed ? create_packed(store, &target, op) : create_own(store, &target, op);

@@ -25,6 +25,7 @@ static void describe(const Store *store, Space *space, const Session *session, P
         ret->n_held = space->n_held;
         ret->unsealed_bytes = space->unsealed_bytes;
         ret->n_unsealed = space->n_unsealed;
+        ret->leased_bytes = space->leased_bytes;
         if (region_get_allocated(index_region(space->index), &ret->index_bytes) < 0)
                 ret->index_bytes = 0;
         LIST_FOREACH(node, &space->tables)
@@ -43,6 +44,7 @@ static Status add_pins(Store *store, Session *session, Space *space, SessionTabl
 
         if (!pins_plan_bytes(space->ns.objects_max, &n_bytes))
                 return store_refuse_errno(ret_detail, -EOVERFLOW, "the pin table");
+        n_bytes = MIN(n_bytes, STORE_SESSION_BASE_BYTES);
         if (account_charge(account, n_bytes, 0, &table->charge, &ignored))
                 return store_refuse(ret_detail, STATUS_LIMIT,
                                     "uid %u has %llu bytes of staging memory and pin tables and needs %llu more, and "
@@ -160,7 +162,7 @@ static Status find_to_change(Store *store, const Session *session, const char *n
 static Status refuse_fixed(const Space *space, char **ret_detail)
 {
         return store_refuse(ret_detail, STATUS_INVALID,
-                            "objects-max (%u) and backing of namespace %s are fixed when it is made; remove it and "
+                            "objects-max (%u), backing and writers of namespace %s are fixed when it is made; remove it and "
                             "add it again",
                             space->ns.objects_max, space->ns.name);
 }
@@ -224,7 +226,8 @@ size_t store_namespace_list(Store *store, Session *session, Key after, ProtoName
 /* Nobody has seen it yet: it can be made anew with what the configuration says. */
 static bool is_unused(const Space *space)
 {
-        return space->n_objects == 0 && space->n_works == 0 && !space->is_growing && list_is_empty(&space->tables);
+        return space->n_objects == 0 && space->n_works == 0 && !space->is_growing && list_is_empty(&space->tables) &&
+               list_is_empty(&space->leases);
 }
 
 Status store_namespace_configure(Store *store, const ProtoNamespace *settings, char **ret_detail)

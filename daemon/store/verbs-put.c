@@ -10,7 +10,16 @@
 
 #include "base/checked.h"
 
-static Status commit(Store *store, StoreOp *op, Object *object)
+/* In the turn in which the name was checked. @record is begun. */
+static void commit_at_once(Store *store, const Target *target, StoreOp *op, Object *object, LayoutSlot *record)
+{
+        store_fill_record(store, op, object, record);
+        record->protection = object->leased ? FOLIO_PROTECTION_TRUSTED : store_packed_protection(store);
+        store_publish_over(store, object, op->session, OBJECT_SEALED, record, target->object);
+        store_fill_op(op, object);
+}
+
+static Status commit_later(Store *store, StoreOp *op, Object *object)
 {
         LayoutSlot record;
         Status status;
@@ -41,7 +50,7 @@ static void copy_finish(Work *work)
                 status = store_refuse(&op->detail, STATUS_CANCELLED, "the connection or the namespace has gone "
                                                                      "meanwhile");
         else
-                status = commit(work->store, op, object);
+                status = commit_later(work->store, op, object);
         if (status != STATUS_OK)
                 store_forget_object(work->store, object);
         store_end_work(work, status);
@@ -72,20 +81,40 @@ Status store_check_staging(const StoreOp *op, uint64_t n_bytes, const uint8_t **
                                     "%llu bytes at %llu are outside the staging memory of %llu bytes",
                                     (unsigned long long)n_bytes, (unsigned long long)op->item->staging_offset,
                                     (unsigned long long)staging->size_bytes);
+        /* Until it is looked at: up to here it is there, for all that is known. */
+        if (op->item->staging_offset + n_bytes > op->session->staging_charge.n_bytes)
+                charge_set(&op->session->staging_charge, op->item->staging_offset + n_bytes);
         *ret_from = staging->data + op->item->staging_offset;
         return STATUS_OK;
+}
+
+/* Its bytes are where they belong, and nobody but who asks has ever been able to write there. */
+static Status put_leased(Store *store, const Target *target, StoreOp *op)
+{
+        LayoutSlot record;
+        Object *object;
+        Status status;
+
+        status = store_check_name(target, op, true, &op->detail);
+        if (status != STATUS_OK)
+                return status;
+        status = store_draft_leased(store, target, op, &object, &record);
+        if (status == STATUS_OK)
+                commit_at_once(store, target, op, object, &record);
+        return status;
 }
 
 int store_verb_put(Store *store, StoreOp *op)
 {
         const ProtoItem *item = op->item;
         const uint8_t *from = NULL;
+        LayoutSlot record;
         Target target;
         Object *object;
         Status status;
         int r;
 
-        status = store_check_options(op, FOLIO_REPLACE | PROTO_ITEM_STAGED, &op->detail);
+        status = store_check_options(op, FOLIO_REPLACE | (op->leased_region_id ? 0 : PROTO_ITEM_STAGED), &op->detail);
         if (status != STATUS_OK)
                 return status;
         r = store_resolve(store, op, FOLIO_RIGHT_WRITE, &target);
@@ -94,6 +123,8 @@ int store_verb_put(Store *store, StoreOp *op)
         status = store_check_size(store, target.space, item->size_bytes, &op->detail);
         if (status != STATUS_OK)
                 return status;
+        if (op->leased_region_id)
+                return put_leased(store, &target, op);
         if (item->size_bytes > store->config.packed_bytes_max)
                 return store_refuse(&op->detail, STATUS_TOO_LARGE, "%llu bytes are more than can be put in one step, "
                                                                    "%llu; create it",
@@ -111,8 +142,7 @@ int store_verb_put(Store *store, StoreOp *op)
         if (item->size_bytes > STORE_SLOW_COPY_BYTES)
                 return copy_slowly(store, &target, op, object, from);
         memcpy(object->chunk->region->data + object->chunk->offset_bytes, from, item->size_bytes);
-        status = commit(store, op, object);
-        if (status != STATUS_OK)
-                store_forget_object(store, object);
-        return status;
+        index_get(target.space->index, object->slot, &record);
+        commit_at_once(store, &target, op, object, &record);
+        return STATUS_OK;
 }

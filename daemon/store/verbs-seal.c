@@ -44,7 +44,7 @@ static Status commit_packed(Store *store, StoreOp *op, Object *object)
         Status status;
 
         index_get(space->index, object->slot, &record);
-        record.protection = store_packed_protection(store);
+        record.protection = object->leased ? FOLIO_PROTECTION_TRUSTED : store_packed_protection(store);
         status = store_publish(store, object, op->session, OBJECT_SEALED, &record, &op->detail);
         if (status == STATUS_OK)
                 store_fill_op(op, object);
@@ -74,6 +74,15 @@ static void copy_finish(Work *work)
         else
                 status = commit_packed(work->store, op, object);
         store_end_work(work, status);
+}
+
+/* The bytes are there: nothing is copied. */
+static Status seal_leased(Store *store, const Target *target, StoreOp *op)
+{
+        if (op->item->flags & PROTO_ITEM_STAGED)
+                return store_refuse(&op->detail, STATUS_INVALID, "the bytes of the object lie in a leased region, and do "
+                                                                 "not come through staging memory");
+        return commit_packed(store, op, target->object);
 }
 
 static int seal_packed(Store *store, const Target *target, StoreOp *op)
@@ -269,6 +278,8 @@ int store_verb_seal(Store *store, StoreOp *op)
         r = store_resolve_writing(store, op, "seal", &target);
         if (r != STATUS_OK)
                 return r;
+        if (target.object->leased)
+                return seal_leased(store, &target, op);
         return target.object->chunk ? seal_packed(store, &target, op) : seal_own(store, &target, op);
 }
 

@@ -31,6 +31,8 @@ struct folio_namespace {
         uint64_t n_unsealed;
         uint64_t index_bytes;        /* memory of the index itself */
         char name[FOLIO_NAMESPACE_BYTES_MAX + 1];
+        uint32_t writers;            /* enum folio_writers; a setting, fixed when the namespace is made */
+        uint64_t leased_bytes;       /* a fact: memory of the regions that clients place objects in, whole */
 };
 
 #define FOLIO_NAMESPACE_FIELD_OWNER (1u << 0)
@@ -41,6 +43,7 @@ struct folio_namespace {
 #define FOLIO_NAMESPACE_FIELD_OBJECTS_MAX (1u << 5)
 #define FOLIO_NAMESPACE_FIELD_BACKING (1u << 6)
 #define FOLIO_NAMESPACE_FIELD_HUGE (1u << 7)
+#define FOLIO_NAMESPACE_FIELD_WRITERS (1u << 8)
 
 /**
  * folio_namespace_add() - make a namespace

@@ -69,6 +69,9 @@ typedef void (*folio_done_fn)(struct folio_client *client, int error, struct fol
  * writing, and private views; those mapped for reading only where bit 2 of /proc/PID/coredump_filter is set, see core(5), as to
  * the kernel they are files that it could find on disk.
  *
+ * Puts, seals and deletes return before others can see what they did: see folio_flush(). Programs that hand names to others
+ * flush before, or open with FOLIO_OPEN_VISIBLE: then each waits until every client can see it.
+ *
  * Lifetime:  until folio_client_unref(). Objects got through it keep what they need of it.
  * Blocking:  one round trip, and the start of a daemon with FOLIO_OPEN_SPAWN; at most @options->timeout_ms.
  * Threads:   any.
@@ -166,6 +169,32 @@ int folio_client_get_events(struct folio_client *client);
  * Since:     0.1
  */
 int folio_client_process(struct folio_client *client);
+
+/**
+ * folio_flush() - wait until everything this client has put, sealed or deleted can be seen by every other client
+ * @client:   borrowed
+ * @done:     of the asynchronous form
+ * @userdata: for @done
+ *
+ * folio_put(), folio_object_seal() and folio_delete() return when foliod has been told in memory that it shares with
+ * this client; it carries out what it is told in order, and soon, but after the call. This client sees what it has done at
+ * once, in every thread; others when it is carried out. What can be known before is refused by the call itself (a name that is taken,
+ * or not there; no right; no memory). What turns out later, as when another client has taken the name in between, or a quota
+ * is used up, is the answer of the next flush. Where one such refusal was for want of memory or for a limit, the next put waits for its own answer.
+ * So a program that must know flushes, as it does with files; one that always must know uses FOLIO_PUT_VISIBLE, or FOLIO_OPEN_VISIBLE.
+ * What was put before the program ends, in whatever way, is carried out.
+ *
+ * Lifetime:  nothing is kept.
+ * Blocking:  until foliod has carried out what was asked for before; no time at all where it has already.
+ * Threads:   any; the first failure since the last flush is told to one of those that ask.
+ * Return:    0; the error of the first of them that failed since the last flush, with its name in folio_strerror_full(): FOLIO_E_EXISTS;
+ *            FOLIO_E_WRITING; FOLIO_E_NOT_FOUND; FOLIO_E_DELETED; FOLIO_E_EXPIRED; FOLIO_E_ACCESS; FOLIO_E_FULL;
+ *            FOLIO_E_TOO_LARGE; FOLIO_E_LIMIT; FOLIO_E_STATE; or FOLIO_E_DAEMON_GONE; FOLIO_E_TIMEOUT; FOLIO_E_INVALID; FOLIO_E_FORKED;
+ *            FOLIO_E_NO_MEMORY; FOLIO_E_IO.
+ * Since:     0.1
+ */
+int folio_flush(struct folio_client *client);
+int folio_flush_async(struct folio_client *client, folio_done_fn done, void *userdata);
 
 /**
  * folio_strerror() - what an error number means, in general

@@ -77,8 +77,13 @@ struct folio_holder {
  * @size_bytes: 0 is an object like any other
  * @options:    NULL for defaults; borrowed for the call
  *
- * Lifetime:  the object lives as @options->lifetime says, and sealed, from when this returns 0.
- * Blocking:  one round trip for small objects, two and the copy for large ones.
+ * Of an object of less than 64 KiB without metadata and content type, with a key of at most 72 bytes, it returns when the bytes are
+ * where they stay, or on their way there, and foliod has been told: this client sees the object at once, others a moment later,
+ * and what only foliod can find out (another client was faster, a quota is used up) is the answer of folio_flush(). With
+ * FOLIO_PUT_VISIBLE (or FOLIO_OPEN_VISIBLE), and of larger objects, it returns when every client can get the object.
+ *
+ * Lifetime:  the object lives as @options->lifetime says, and sealed, from when this returns 0, also if this process ends.
+ * Blocking:  the copy, and no system call most of the time; else one round trip for small objects, two for large ones.
  * Threads:   any.
  * Return:    0; FOLIO_E_EXISTS; FOLIO_E_ACCESS; FOLIO_E_FULL; FOLIO_E_TOO_LARGE; FOLIO_E_LIMIT; FOLIO_E_NOT_FOUND no
  *            such namespace; FOLIO_E_INVALID; FOLIO_E_DAEMON_GONE; FOLIO_E_TIMEOUT; FOLIO_E_PROTOCOL; FOLIO_E_FORKED;
@@ -100,7 +105,12 @@ int folio_put_async(struct folio_client *client, const char *name, const void *d
  * @ret:        new handle; written only on success
  *
  * When it returns 0 every byte can be written: the memory is there (unless FOLIO_SPARSE). The name is taken from now
- * on; others see FOLIO_STATE_WRITING. A mutable object is complete at once and needs no seal.
+ * on; others see FOLIO_STATE_WRITING, perhaps a moment later. A mutable object is complete at once and needs no seal. What
+ * is never written reads as zeros.
+ *
+ * Small objects, and where writers are trusted (FOLIO_WRITERS_TRUSTED) all that are neither mutable nor FOLIO_SPARSE, FOLIO_STREAM
+ * or FOLIO_OWN_REGION, are created as folio_put() puts: what fails later is the answer of folio_object_seal(), or of
+ * folio_flush(). FOLIO_PUT_VISIBLE makes this call and the seal wait for foliod.
  *
  * Lifetime:  until folio_object_seal() the object dies with folio_object_abort(), with the release of the handle, or
  *            with the connection.
@@ -223,11 +233,15 @@ int folio_object_map_async(struct folio_object *object, uint32_t flags, folio_do
  * folio_object_seal() - make the object immutable and let everybody have it
  * @object: handle from folio_create(), not mutable; stays a handle, now for reading
  *
- * What folio_object_map_write() returned is unmapped: that pointer is dead. On success no process can change a byte,
- * as folio_stat.protection says.
+ * What folio_object_map_write() returned must not be used any more: it is unmapped, or belongs to what comes after. On success no
+ * process can change a byte, as far as folio_stat.protection says: FOLIO_PROTECTION_TRUSTED is the word of this one.
+ *
+ * Of an object that was created without a round trip it returns when foliod has been told, unless FOLIO_PUT_VISIBLE was
+ * asked for at its creation: others can get it a moment later. What fails then is the answer of folio_flush(), and of the
+ * next call with @object.
  *
  * Lifetime:  @object holds the sealed object until it is released.
- * Blocking:  one round trip.
+ * Blocking:  one round trip; none where it need not wait.
  * Threads:   any; not while another thread writes @object, by a call or through the mapping.
  * Return:    0; FOLIO_E_WRITING something still maps it writable (a child process, a mapping of the program's own);
  *            FOLIO_E_EXISTS another object took the name meanwhile; FOLIO_E_STATE sealed already, or mutable; FOLIO_E_INVALID;
@@ -259,6 +273,11 @@ int folio_object_abort(struct folio_object *object);
  * @timeout_ms: how long to wait for it to be there and sealed; 0: not at all; FOLIO_TIMEOUT_FOREVER
  * @ret:        new handle; written only on success
  *
+ * FOLIO_GET_SEALED is for who does not trust the writer: of an object with FOLIO_PROTECTION_TRUSTED (or _NONE) the bytes are copied to
+ * memory of this process, read-only; all others are held as ever. FOLIO_GET_POLL is for who waits for something that
+ * comes any moment: it looks again and again for some 100 us, with a yield in between as foliod may want the same processor,
+ * before it sleeps, and once more after each change near by; the asynchronous forms take no notice of it.
+ *
  * Lifetime:  the bytes at folio_object_data() stay mapped and unchanged until folio_object_release(), also when
  *            the object is deleted, replaced or expires.
  * Blocking:  no system call where the object is small, or mapped already; else one round trip and an mmap(). A wait
@@ -266,7 +285,7 @@ int folio_object_abort(struct folio_object *object);
  * Threads:   any.
  * Return:    0; FOLIO_E_NOT_FOUND, FOLIO_E_DELETED, FOLIO_E_EVICTED, FOLIO_E_EXPIRED; FOLIO_E_WRITING it is not sealed
  *            (with timeout 0); FOLIO_E_TIMEOUT; FOLIO_E_WRITER_DIED the writer that was waited for is gone; FOLIO_E_ACCESS; FOLIO_E_STATE
- *            FOLIO_GET_WRITABLE of what is not mutable; FOLIO_E_LIMIT; FOLIO_E_INVALID; FOLIO_E_DAEMON_GONE;
+ *            FOLIO_GET_WRITABLE of what is not mutable, or FOLIO_GET_SEALED of what is; FOLIO_E_LIMIT; FOLIO_E_INVALID; FOLIO_E_DAEMON_GONE;
  *            FOLIO_E_PROTOCOL; FOLIO_E_FORKED; FOLIO_E_NO_MEMORY; FOLIO_E_IO.
  * Since:     0.1
  */
@@ -520,8 +539,11 @@ int folio_object_truncate_async(struct folio_object *object, uint64_t size_bytes
  * @name:   `namespace:key`
  * @flags:  FOLIO_IF_EXISTS
  *
+ * Of an object that shares its memory with others it returns when foliod has been told: for this client the name is free at once,
+ * for others a moment later, unless the client was opened with FOLIO_OPEN_VISIBLE. What fails then is the answer of folio_flush().
+ *
  * Lifetime:  who holds the object keeps it until it is released; the name is free at once.
- * Blocking:  one round trip.
+ * Blocking:  no system call most of the time, else one round trip.
  * Threads:   any.
  * Return:    0; FOLIO_E_WRITING somebody else is still writing it; the errors of folio_stat().
  * Since:     0.1

@@ -92,6 +92,12 @@ enum folio_placement {
         FOLIO_PLACEMENT_OWN = 2     /* a region of its own */
 };
 
+/* Who may write the memory of sealed objects in a namespace. */
+enum folio_writers {
+        FOLIO_WRITERS_UNTRUSTED = 1, /* nobody: foliod copies small objects in, large ones are sealed by the kernel */
+        FOLIO_WRITERS_TRUSTED = 2    /* each client places objects itself, in regions that it alone writes: see FOLIO_PROTECTION_TRUSTED */
+};
+
 enum folio_huge {
         FOLIO_HUGE_AUTO = 0,
         FOLIO_HUGE_ALWAYS = 1,
@@ -104,11 +110,15 @@ enum folio_huge {
 #define FOLIO_SPARSE (1u << 2)  /* do not reserve memory page by page: unwritten parts stay holes; create only */
 #define FOLIO_OWN_REGION (1u << 3) /* a region of its own, however small */
 #define FOLIO_STREAM (1u << 4)  /* the size is not known: folio_object_write() appends, the seal fixes it; create only */
+#define FOLIO_PUT_VISIBLE (1u << 5) /* the put, or the seal, returns when every client can get the object: see folio_flush() */
 
 /* For folio_get(). */
 #define FOLIO_GET_UNMAPPED (1u << 0) /* hold the object, map nothing: for folio_object_read() */
 #define FOLIO_GET_WRITABLE (1u << 1) /* a mutable object, to be written through its mapping */
 #define FOLIO_GET_POPULATE (1u << 2) /* fault the whole mapping in at once */
+/* bit 3 is FOLIO_MAP_PRIVATE */
+#define FOLIO_GET_SEALED (1u << 4) /* bytes that nobody can change: of an object that only its writer's word protects, a copy */
+#define FOLIO_GET_POLL (1u << 5) /* while it waits: look again and again, and sleep only after a while; takes a processor */
 
 /* For folio_object_map_async(), besides FOLIO_GET_WRITABLE and FOLIO_GET_POPULATE. */
 #define FOLIO_MAP_PRIVATE (1u << 3) /* copy-on-write memory of the caller's own: folio_object_map_private() */
@@ -119,6 +129,7 @@ enum folio_huge {
 /* For folio_client_open(). */
 #define FOLIO_OPEN_SPAWN (1u << 0) /* where no foliod answers, start one for this user */
 #define FOLIO_OPEN_DUMPABLE (1u << 1) /* mapped objects are in core dumps of this process: folio_client_open() */
+#define FOLIO_OPEN_VISIBLE (1u << 2) /* every put, seal and delete of this client is as with FOLIO_PUT_VISIBLE */
 
 /* --- namespaces -------------------------------------------------------------------------------------------------- */
 

@@ -13,7 +13,7 @@
 # Every verb and option is compared with what the tool says of itself by tests/lint/test-completion.sh.
 
 _folioctl_verbs='put replace get cat ls stat holders rm truncate wait watch ns status check run bench help'
-_folioctl_suites='read map batch write put create get stat handoff truncate delete'
+_folioctl_suites='read map batch write put create get stat handoff truncate delete beside'
 
 # The options of a verb, or of every verb where it is empty; `=`: takes a value.
 _folioctl_options()
@@ -31,7 +31,7 @@ _folioctl_options()
         rm) echo '-f --force --prefix' ;;
         wait) echo '-w= --wait=' ;;
         watch) echo '--since= -n= --count= -w= --wait=' ;;
-        ns) echo '--owner= --group= --mode= --quota= --quota-objects= --objects-max= --backing= --huge=' ;;
+        ns) echo '--owner= --group= --mode= --quota= --quota-objects= --objects-max= --backing= --huge= --writers=' ;;
         run) echo '--budget=' ;;
         bench) echo '--size= --rounds= --case= --backing=' ;;
         esac
@@ -45,6 +45,7 @@ _folioctl_option_words()
         --sort) echo 'name size time' ;;
         --backing) echo 'memfd tmpfs' ;;
         --huge) echo 'auto always never' ;;
+        --writers) echo 'trusted untrusted' ;;
         -w | --wait | --timeout) echo 'forever' ;;
         esac
 }

@@ -26,7 +26,7 @@ function __folioctl_parse
             set socket (string replace -- --socket= '' $word)
         else if test -z "$is_over"; and string match -qr '^-.' -- $word
             # Those that take a value in the word behind them; -m does where an object is made.
-            if string match -qr -- '^(--(socket|timeout|content-type|lifetime|expires-in|capacity|wait|offset|length|sort|since|count|owner|group|mode|quota|quota-objects|objects-max|backing|huge|budget|size|rounds|case)|-[twen])$' $word
+            if string match -qr -- '^(--(socket|timeout|content-type|lifetime|expires-in|capacity|wait|offset|length|sort|since|count|owner|group|mode|quota|quota-objects|objects-max|backing|huge|writers|budget|size|rounds|case)|-[twen])$' $word
                 set previous $word
             else if string match -qr -- '^(-m|--metadata)$' $word; and contains -- "$found[1]" put replace
                 set previous $word
@@ -167,6 +167,7 @@ complete -c folioctl -n '__folioctl_verb ns' -l quota-objects -x -d 'Objects it 
 complete -c folioctl -n '__folioctl_verb ns' -l objects-max -x -d 'Room in its index'
 complete -c folioctl -n '__folioctl_verb ns' -l backing -x -a 'memfd tmpfs' -d 'For large objects'
 complete -c folioctl -n '__folioctl_verb ns' -l huge -x -a 'auto always never' -d 'Huge pages'
+complete -c folioctl -n '__folioctl_verb ns' -l writers -x -a 'trusted untrusted' -d 'Who places objects'
 complete -c folioctl -n '__folioctl_argument 1 ns' -a 'ls add set rm'
 complete -c folioctl -n __folioctl_names_namespace -a '(__folioctl_namespaces)'
 
@@ -177,5 +178,5 @@ complete -c folioctl -n '__folioctl_verb bench' -l size -x -d 'Of what is large'
 complete -c folioctl -n '__folioctl_verb bench' -l rounds -x -d 'How often each case is measured'
 complete -c folioctl -n '__folioctl_verb bench' -l case -x -d 'Only cases whose name begins so'
 complete -c folioctl -n '__folioctl_verb bench' -l backing -x -a 'memfd tmpfs' -d 'For the objects'
-complete -c folioctl -n '__folioctl_argument any bench' -a 'read map batch write put create get stat handoff truncate delete'
+complete -c folioctl -n '__folioctl_argument any bench' -a 'read map batch write put create get stat handoff truncate delete beside'
 complete -c folioctl -n '__folioctl_argument 1 help' -a 'put replace get cat ls stat holders rm truncate wait watch ns status check run bench help'

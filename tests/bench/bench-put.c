@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * usage: bench-put [--sizes BYTES,BYTES...] [--rounds N] [--bytes-max BYTES] [--fresh] TMPFS-DIRECTORY
+ * usage: bench-put [--sizes BYTES,BYTES...] [--rounds N] [--bytes-max BYTES] [--fresh] [--visible] TMPFS-DIRECTORY
  *
  * What put, get and delete of objects cost a client of the foliod that $FOLIO_SOCKET names, against writing, reading
  * and removing a file of the same bytes in TMPFS-DIRECTORY: one of each in turn, so that whatever else the machine does
  * falls on both. Median and 99th percentile of each, and the ratio of the medians (below 1: Folio is faster).
  *
  * --fresh opens a new connection for each object, and times the first put of each: what a program pays that puts once.
+ * --visible: each put and delete waits until every other client can see it; else that happens after the call.
  * Prints; asserts nothing. Objects and files are removed again.
  */
 #include <errno.h>
@@ -45,6 +46,7 @@ typedef struct Bench {
         unsigned n_rounds;           /* 0: by the size */
         uint64_t bytes_max;          /* of one size, in objects and files each */
         bool is_fresh;
+        uint32_t open_flags;
         char *bytes;
         char *copy;
 } Bench;
@@ -92,8 +94,12 @@ static void check(int r, const char *what)
 static void open_client(Bench *bench)
 {
         char warm[] = "bench-put-warm-up";
+        const struct folio_open_options options = {
+                .struct_bytes = sizeof(options),
+                .flags = bench->open_flags,
+        };
 
-        check(folio_client_open(NULL, &bench->client), "open");
+        check(folio_client_open(&options, &bench->client), "open");
         /* The namespace is opened by the first call that names it: that is not what is measured. */
         (void)folio_delete(bench->client, warm, FOLIO_IF_EXISTS);
 }
@@ -259,7 +265,7 @@ static void run_size(Bench *bench, uint64_t n_bytes)
 static void usage(void)
 {
         fprintf(stderr, "usage: bench-put [--sizes BYTES,...] [--rounds N] [--bytes-max BYTES] [--fresh] "
-                        "TMPFS-DIRECTORY\n");
+                        "[--visible] TMPFS-DIRECTORY\n");
         exit(2);
 }
 
@@ -282,6 +288,8 @@ static void take_arguments(Bench *bench, int argc, char **argv)
         for (int i = 1; i < argc; i++) {
                 if (strcmp(argv[i], "--fresh") == 0)
                         bench->is_fresh = true;
+                else if (strcmp(argv[i], "--visible") == 0)
+                        bench->open_flags = FOLIO_OPEN_VISIBLE;
                 else if (strcmp(argv[i], "--sizes") == 0 && i + 1 < argc)
                         take_sizes(bench, argv[++i]);
                 else if (strcmp(argv[i], "--rounds") == 0 && i + 1 < argc)

@@ -285,6 +285,7 @@ static Figure put_singly(void)
                         check(folio_put(client, extra[i], bytes, sizeof(bytes), NULL), extra[i]);
                         gone[i] = (struct folio_delete_item){ .name = extra[i] };
                 }
+                check(folio_flush(client), "flush");
                 rounds[r] = (clock_us(CLOCK_MONOTONIC) - begun) / SINGLE_PUTS;
                 check_many(folio_delete_many(client, gone, SINGLE_PUTS), "delete");
         }

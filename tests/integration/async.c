@@ -37,7 +37,8 @@ int async_finish(struct folio_client *client, Done *done)
 
 struct folio_open_options async_options(const Foliod *foliod)
 {
-        return (struct folio_open_options){ .struct_bytes = sizeof(struct folio_open_options), .address = foliod->socket_path };
+        return (struct folio_open_options){ .struct_bytes = sizeof(struct folio_open_options), .address = foliod->socket_path,
+                                            .flags = FOLIO_OPEN_VISIBLE };
 }
 
 AsyncItems *async_items_new(void)

@@ -223,11 +223,12 @@ void foliod_stop(Foliod *foliod)
                 fail_msg("foliod ended with wait status 0x%x", (unsigned)status);
 }
 
-static struct folio_client *connect_to(const Foliod *foliod, int *ret_error)
+static struct folio_client *connect_to(const Foliod *foliod, uint32_t open_flags, int *ret_error)
 {
         struct folio_open_options options = {
                 .struct_bytes = sizeof(options),
                 .address = foliod->socket_path,
+                .flags = open_flags,
                 .timeout_ms = 20000,
         };
         struct folio_client *client = NULL;
@@ -236,13 +237,18 @@ static struct folio_client *connect_to(const Foliod *foliod, int *ret_error)
         return client;
 }
 
-struct folio_client *foliod_connect(const Foliod *foliod)
+struct folio_client *foliod_connect_with(const Foliod *foliod, uint32_t open_flags)
 {
         int error;
-        struct folio_client *client = connect_to(foliod, &error);
+        struct folio_client *client = connect_to(foliod, open_flags, &error);
 
         harness_assert_ok(error, "folio_client_open()", __FILE__, __LINE__);
         return client;
+}
+
+struct folio_client *foliod_connect(const Foliod *foliod)
+{
+        return foliod_connect_with(foliod, FOLIO_OPEN_VISIBLE);
 }
 
 uint64_t foliod_fact(struct folio_client *client, const char *name)
@@ -379,13 +385,18 @@ void child_kill(Child *child)
         child_forget(child);
 }
 
-struct folio_client *child_connect(const Child *child)
+struct folio_client *child_connect_with(const Child *child, uint32_t open_flags)
 {
         int error;
-        struct folio_client *client = connect_to(child->foliod, &error);
+        struct folio_client *client = connect_to(child->foliod, open_flags, &error);
 
         harness_check_ok(error, "folio_client_open()", __FILE__, __LINE__);
         return client;
+}
+
+struct folio_client *child_connect(const Child *child)
+{
+        return child_connect_with(child, FOLIO_OPEN_VISIBLE);
 }
 
 void child_become(uid_t uid, gid_t gid)

@@ -65,8 +65,20 @@ void foliod_kill(Foliod *foliod);
 /* After foliod_kill(): another one with the same options on the same socket. */
 void foliod_start_again(Foliod *foliod);
 
-/* Open, with a timeout of 20 s on everything; fails the test where it does not work. */
+/*
+ * Options: whose clients are trusted to write the memory of objects. The daemon of a user, whose `default` is so; or the
+ * namespace `trusted` of a daemon of the machine, whose `default` is not.
+ */
+#define FOLIOD_OF_USER "--user"
+#define FOLIOD_TRUSTED "--namespace", "trusted:writers=trusted,mode=0766"
+
+/*
+ * Open, with a timeout of 20 s on everything; fails the test where it does not work. What such a client has put is
+ * there for every other when the call returns (FOLIO_OPEN_VISIBLE); with flags 0 of the second it is as programs have
+ * it by default, and is there a little later.
+ */
 struct folio_client *foliod_connect(const Foliod *foliod);
+struct folio_client *foliod_connect_with(const Foliod *foliod, uint32_t open_flags);
 
 /* A fact of `status` by name: its number. Fails the test where there is no such fact. */
 uint64_t foliod_fact(struct folio_client *client, const char *name);
@@ -100,6 +112,7 @@ void child_kill(Child *child);
 
 /* In a child: open or end. */
 struct folio_client *child_connect(const Child *child);
+struct folio_client *child_connect_with(const Child *child, uint32_t open_flags);
 
 /* In a child: another user. Only root can. */
 void child_become(uid_t uid, gid_t gid);

@@ -155,7 +155,7 @@ static void test_names_and_arguments(void **state)
         options.struct_bytes = sizeof(options);
         for (unsigned bit = 0; bit < 32; bit++) {
                 options.flags = 1u << bit;
-                if (options.flags & (FOLIO_REPLACE | FOLIO_OWN_REGION))
+                if (options.flags & (FOLIO_REPLACE | FOLIO_OWN_REGION | FOLIO_PUT_VISIBLE))
                         continue;
                 assert_int_equal(folio_put(client, "k", "x", 1, &options), FOLIO_E_INVALID);
         }

@@ -53,7 +53,7 @@ nothing_left()
 unset FOLIO_SOCKET NO_COLOR
 expect 2 "without a suite" "$FOLIOCTL" bench
 expect 2 "an unknown suite" "$FOLIOCTL" bench reed
-says "and says which there are" err "none of read, map, batch, write, put, create, get, stat, handoff, truncate, delete"
+says "and says which there are" err "none of read, map, batch, write, put, create, get, stat, handoff, truncate, delete, beside"
 for arguments in "--size 5Q" "--size 1M" "--size 2T" "--rounds 0" "--rounds 1001" "--rounds x" "--case nosuch" \
         "--backing hugetlb"; do
         # shellcheck disable=SC2086 # words are wanted
@@ -91,7 +91,7 @@ check_lines()
                 for name in ours theirs ratio rounds; do
                         is_figure "$("$JSON_GET" "$name" <<<"$line")" || status=1
                 done
-                for name in case size block unit spread what pages theirs_pages faults theirs_faults; do
+                for name in case writers size block unit spread what pages theirs_pages faults theirs_faults; do
                         [ -n "$("$JSON_GET" "$name" <<<"$line")" ] || status=1
                 done
                 # Of what is handed on the calls are not counted: most of them are the waiting for the waiters.
@@ -171,27 +171,47 @@ lines()
         printf '%s\n' "$text"
 }
 
-run_suite put 19
-check_laps put some
-line=$(lines '"case":"single"' '"size":64,')
-same "put: a thousand files of three calls" "<us><3000><0>" "$(fields "$line" unit theirs_calls theirs_faults)"
-same "put: one by one each is asked for" "<1000>" "$(fields "$line" round_trips)"
-line=$(lines '"case":"many"' '"size":64,')
+# of CASE WRITERS SIZE: the line of `out`.
+of()
+{
+        lines "\"case\":\"$1\"" "\"writers\":\"$2\"" "\"size\":$3,"
+}
+
+run_suite put 46
+check_laps put 28
+for writers in untrusted trusted; do
+        line=$(of visible "$writers" 64)
+        same "put, $writers: a thousand files of three calls" "<us><3000><0>" \
+                "$(fields "$line" unit theirs_calls theirs_faults)"
+        same "put, $writers: one by one each is a record" "<0><1000>" "$(fields "$line" round_trips records)"
+        line=$(of pipelined "$writers" 64)
+        same "put, $writers: and so it is where nobody waits" "<0><1000>" "$(fields "$line" round_trips records)"
+done
+line=$(of many untrusted 64)
 same "put: many of them are one request" "<1>" "$(fields "$line" round_trips)"
-line=$(lines '"case":"async"' '"size":64,')
+line=$(of async untrusted 64)
 same "put: under way at once, each is one" "<256>" "$(fields "$line" round_trips)"
 
-run_suite create 12
-check_laps create some
-same "create: two calls for each file, new" "<2000>" "$(fields "$(lines '"case":"creat-clo"')" theirs_calls)"
-same "create: and of a name that is taken" "<2000>" "$(fields "$(lines '"case":"creat-clo-again"')" theirs_calls)"
-
-run_suite get 7
-check_laps get 7
-for name in hot any read exists exists-any; do
-        same "get: $name asks nobody" "<0><0>" "$(fields "$(lines "\"case\":\"$name\"")" calls round_trips)"
+run_suite create 44
+check_laps create 38
+same "create: two calls for each file, new" "<2000>" "$(fields "$(of creat-clo untrusted 0)" theirs_calls)"
+same "create: and of a name that is taken" "<2000>" "$(fields "$(of creat-clo-again untrusted 0)" theirs_calls)"
+for writers in untrusted trusted; do
+        same "create, $writers: nothing, made and sealed, asks by no message" "<0>" \
+                "$(fields "$(of creat-clo-pipelined "$writers" 0)" round_trips)"
+        same "create, $writers: nor does what is written where it stays" "<0>" \
+                "$(fields "$(of place-pipelined "$writers" 64)" round_trips)"
 done
-same "get: four calls for each file" "<4000>" "$(fields "$(lines '"case":"hot"')" theirs_calls)"
+
+run_suite get 10
+check_laps get 10
+for name in hot any read exists exists-any; do
+        same "get: $name asks nobody" "<0><0>" "$(fields "$(of "$name" untrusted 4096)" calls round_trips)"
+done
+for name in hot any read; do
+        same "get: $name of trusted writers asks nobody" "<0><0>" "$(fields "$(of "$name" trusted 4096)" calls round_trips)"
+done
+same "get: four calls for each file" "<4000>" "$(fields "$(of hot untrusted 4096)" theirs_calls)"
 
 run_suite stat 6
 check_laps stat 6
@@ -201,8 +221,8 @@ for name in 1 2 8 1000; do
                 "$(fields "$(lines "\"case\":\"threads-$name\"")" theirs_calls round_trips)"
 done
 
-run_suite handoff 12
-check_laps handoff 12
+run_suite handoff 28
+check_laps handoff 28
 status=0
 while IFS= read -r line; do
         for name in waiter_cpu_ours waiter_cpu_theirs; do
@@ -210,9 +230,9 @@ while IFS= read -r line; do
         done
 done <out
 check "handoff: what those use that wait is counted" "$status" out
-# A put for each, and of a waiter a question now and then where it maps what it has not mapped yet.
-n=$(fields "$(lines '"case":"eight-file"' '"size":64,')" round_trips | tr -d '<>')
-[ "${n:-0}" -ge 100 ] && [ "$n" -lt 200 ]
+# Of a waiter a question now and then, where it maps what it has not mapped yet.
+n=$(fields "$(of eight-file untrusted 64)" round_trips | tr -d '<>')
+[ "${n:-1000}" -lt 100 ]
 check "handoff: nobody asks in order to wait" $?
 
 run_suite truncate 4
@@ -220,9 +240,18 @@ check_laps truncate 4
 same "truncate: the same size is no call" "<0><0><10000>" \
         "$(fields "$(lines '"case":"same"')" calls round_trips theirs_calls)"
 
-run_suite delete 4
-check_laps delete 1
-same "delete: one call for each file" "<1000>" "$(fields "$(lines '"case":"single"' '"size":64,')" theirs_calls)"
+run_suite delete 10
+check_laps delete 4
+same "delete: one call for each file" "<1000>" "$(fields "$(of single untrusted 64)" theirs_calls)"
+for writers in untrusted trusted; do
+        same "delete, $writers: each is a record" "<0><1000>" \
+                "$(fields "$(of pipelined "$writers" 64)" round_trips records)"
+done
+
+run_suite beside 14
+check_laps beside 8
+same "beside: three calls for each file, whoever makes it" "<12000>" \
+        "$(fields "$(of writers-4 trusted 64)" theirs_calls)"
 
 expect 0 "small objects as a table" "$FOLIOCTL" bench truncate --case same --size 4M --rounds 1
 same "has columns of its own" 1 "$(grep -c '^CASE .* P50 US .* P99 US .* PLAIN IS$' out)"

@@ -78,7 +78,7 @@ static bool is_dumped(const void *data)
 static struct folio_client *connect_with(const Foliod *foliod, uint32_t flags)
 {
         struct folio_open_options options = { .struct_bytes = sizeof(options), .address = foliod->socket_path,
-                                              .flags = flags, .timeout_ms = 20000 };
+                                              .flags = flags | FOLIO_OPEN_VISIBLE, .timeout_ms = 20000 };
         struct folio_client *client = NULL;
 
         CHECK_OK(folio_client_open(&options, &client));

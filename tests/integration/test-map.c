@@ -141,7 +141,7 @@ static void test_mappings_max(void **state)
         (void)state;
         for (size_t b = 0; b < sizeof(bounds) / sizeof(bounds[0]); b++) {
                 struct folio_open_options options = { .struct_bytes = sizeof(options), .address = foliod->socket_path,
-                                                      .mappings_max = bounds[b] };
+                                                      .flags = FOLIO_OPEN_VISIBLE, .mappings_max = bounds[b] };
                 struct folio_object *objects[N];
                 struct folio_client *client;
                 unsigned n_before;
@@ -301,7 +301,7 @@ static void test_options_of_the_client(void **state)
         (void)state;
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
                 struct folio_open_options options = { .struct_bytes = sizeof(options), .address = foliod->socket_path,
-                                                      .copy_threads = rows[i].copy_threads };
+                                                      .flags = FOLIO_OPEN_VISIBLE, .copy_threads = rows[i].copy_threads };
                 struct folio_client *client = NULL;
 
                 assert_int_equal(folio_client_open(&options, &client), rows[i].error);

@@ -30,7 +30,7 @@ documented()
 grep -hoE '\{ ("daemon"|"memory"|NAMESPACE), "[a-z-]+"' "$root/daemon/service/config.c" | sed 's/.*, "\(.*\)"/\1/' >"$scratch/words"
 documented setting foliod.conf.5 <"$scratch/words"
 # hostmem.c has names of files of a cgroup, which look the same.
-grep -rhoE '"(daemon|clients|sessions|requests|loop|pressure|memory|held|unsealed|pool|packed|index|pins|objects|namespaces|huge|collapse|backend)\.[a-z_0-9]+"' \
+grep -rhoE '"(daemon|clients|sessions|requests|loop|pressure|memory|held|unsealed|pool|packed|index|pins|objects|namespaces|huge|collapse|backend|ring|poller|leases)\.[a-z_0-9]+"' \
         --exclude=hostmem.c "$root/daemon" | tr -d '"' | sort -u >"$scratch/words"
 documented fact foliod.8 <"$scratch/words"
 grep -hoE "\{ [A-Z_]+, ('.'|0), \"[a-z-]+\", (NULL|\"[A-Z=|@]+\")," "$root"/client/ctl/*.c | sed 's/[^"]*"\([a-z-]*\)".*/--\1/' | sort -u >"$scratch/words"

@@ -98,6 +98,22 @@ uint64_t session_connected_ns(const Session *session)
         return session->connected_ns;
 }
 
+Status session_charge_ring(Session *session, uint64_t n_bytes, char **ret_detail)
+{
+        if (fake.ring_status != STATUS_OK)
+                *ret_detail = strdup("no ring for you");
+        else
+                fake.n_ring_bytes += n_bytes;
+        return fake.ring_status;
+}
+
+void session_set_ring(Session *session, struct RingHeader *ring, bool (*is_drained)(void *userdata), void *userdata)
+{
+        fake.ring = ring;
+        fake.is_drained = is_drained;
+        fake.ring_userdata = userdata;
+}
+
 static void end(StoreOp *op)
 {
         op->status = STATUS_OK;
@@ -109,12 +125,20 @@ static void end(StoreOp *op)
 void store_submit(Store *store, StoreOp *op)
 {
         fake.n_submitted++;
+        if (fake.submitted)
+                fake.submitted(op);
         if (!fake.is_deferring) {
                 end(op);
                 return;
         }
         assert(fake.n_waiting < sizeof(fake.waiting) / sizeof(fake.waiting[0]));
         fake.waiting[fake.n_waiting++] = op;
+}
+
+void store_expect(Store *store, uint32_t namespace_id, Key key)
+{
+        /* A hint, and nothing that could be asserted: whoever gives it may have read anything. */
+        assert(key.n_bytes > 0 && key.n_bytes <= FOLIO_KEY_BYTES_MAX);
 }
 
 void fake_end(size_t i)

@@ -16,6 +16,12 @@ typedef struct FakeStore {
         StoreOp *waiting[1024];
         size_t n_waiting;
         size_t n_submitted;
+        void (*submitted)(StoreOp *op); /* looks at what has come, before anything is done with it; NULL: nobody */
+        Status ring_status;          /* of session_charge_ring() */
+        uint64_t n_ring_bytes;       /* charged */
+        struct RingHeader *ring;     /* of session_set_ring(), as are: */
+        bool (*is_drained)(void *userdata);
+        void *ring_userdata;
         void (*fill)(StoreOp *op);   /* gives an operation its results; NULL: OK and nothing else */
         Status verb_status;          /* of all other verbs */
         size_t n_verb_calls;

@@ -131,6 +131,32 @@ static void test_move(void **state)
         account_deinit(&account);
 }
 
+/* What is there already is counted whatever the limit says; then there is no room, until it has gone. */
+static void test_set(void **state)
+{
+        Charge charge = CHARGE_NULL, other = CHARGE_NULL;
+        Account parent, account;
+        const Account *culprit;
+
+        (void)state;
+        account_init(&parent, NULL, UINT64_MAX, UINT64_MAX);
+        account_init(&account, &parent, 100, UINT64_MAX);
+        assert_int_equal(account_charge(&account, 10, 0, &charge, &culprit), 0);
+        charge_set(&charge, 150);
+        assert_int_equal(account.bytes_used, 150);
+        assert_int_equal(parent.bytes_used, 150);
+        assert_int_equal(account_free_bytes(&account), 0);
+        assert_int_equal(account_charge(&account, 1, 0, &other, &culprit), ACCOUNT_E_BYTES);
+        charge_set(&charge, 99);
+        assert_int_equal(account_charge(&account, 1, 0, &other, &culprit), 0);
+        charge_set(&charge, 0);
+        assert_int_equal(parent.bytes_used, 1);
+        charge_release(&other);
+        charge_release(&charge);
+        account_deinit(&account);
+        account_deinit(&parent);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -138,6 +164,7 @@ int main(void)
                 UNIT_TEST(test_chain),
                 UNIT_TEST(test_resize),
                 UNIT_TEST(test_move),
+                UNIT_TEST(test_set),
         };
 
         return cmocka_run_group_tests_name("account", tests, NULL, NULL);

@@ -51,7 +51,7 @@ static ProtoNamespace some_namespace(const char *name)
                 .id = 1, .fields = 2, .owner_uid = UINT32_MAX, .owner_gid = 4, .mode = 0760, .backing = 2, .huge = 1,
                 .rights = 7, .quota_bytes = UINT64_MAX, .quota_objects = 9, .objects_max = 10, .used_bytes = 11,
                 .n_objects = 12, .held_bytes = 13, .n_held = 14, .unsealed_bytes = 15, .n_unsealed = 16,
-                .index_bytes = 17, .pins_bytes = 18,
+                .index_bytes = 17, .pins_bytes = 18, .writers = 19, .leased_bytes = 20,
         };
 
         snprintf(ns.name, sizeof(ns.name), "%s", name);
@@ -80,6 +80,8 @@ static void assert_namespace(const ProtoNamespace *a, const ProtoNamespace *b)
         assert_true(a->n_unsealed == b->n_unsealed);
         assert_true(a->index_bytes == b->index_bytes);
         assert_true(a->pins_bytes == b->pins_bytes);
+        assert_true(a->writers == b->writers);
+        assert_true(a->leased_bytes == b->leased_bytes);
 }
 
 static void assert_item(const ProtoItem *a, const ProtoItem *b)
@@ -471,7 +473,7 @@ static void test_hand_made_requests(void **state)
         assert_true(DECODES("\x08\x01\x10\x13"));              /* id 1, PING */
         assert_false(DECODES(""));
         assert_false(DECODES("\x08\x01"));                     /* no verb */
-        assert_false(DECODES("\x08\x01\x10\x14"));             /* a verb there is not */
+        assert_false(DECODES("\x08\x01\x10\x16"));             /* a verb there is not */
         assert_false(DECODES("\x10\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01")); /* verb -1 */
         assert_true(DECODES("\x10\x93\x80\x80\x80\x10"));      /* PING: protobuf drops what is above 32 bits */
         assert_false(DECODES("\x08\x01\x10\x13\x22\x03\x0a\x01\x00")); /* a key of NUL */

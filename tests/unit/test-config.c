@@ -174,9 +174,10 @@ static void test_namespaces(void **state)
         ConfigNamespace *ns;
 
         put_file("foliod.conf", "[namespace one]\nowner = root\ngroup = 7\nmode = 0740\nquota = 10M\nbacking = tmpfs\n"
-                                "[namespace two]\nhuge = always\nquota-objects = 5\nobjects-max = 100\n"
+                                "[namespace two]\nhuge = always\nquota-objects = 5\nobjects-max = 100\nwriters = untrusted\n"
                                 "[namespace one]\nquota = 20M\n");
-        assert_int_equal(READ(&config, &message, "--namespace", "two:quota=none,mode=0700", "--namespace=three"), 0);
+        assert_int_equal(READ(&config, &message, "--namespace", "two:quota=none,mode=0700",
+                              "--namespace=three:writers=trusted"), 0);
         assert_int_equal(config.n_namespaces, 3);
         ns = &config.namespaces[0];
         assert_string_equal(ns->name, "one");
@@ -197,9 +198,11 @@ static void test_namespaces(void **state)
         assert_int_equal(ns->mode, 0700);
         assert_int_equal(ns->fields, FOLIO_NAMESPACE_FIELD_HUGE | FOLIO_NAMESPACE_FIELD_QUOTA_OBJECTS |
                                              FOLIO_NAMESPACE_FIELD_OBJECTS_MAX | FOLIO_NAMESPACE_FIELD_QUOTA_BYTES |
-                                             FOLIO_NAMESPACE_FIELD_MODE);
+                                             FOLIO_NAMESPACE_FIELD_MODE | FOLIO_NAMESPACE_FIELD_WRITERS);
+        assert_int_equal(ns->writers, FOLIO_WRITERS_UNTRUSTED);
         assert_string_equal(config.namespaces[2].name, "three");
-        assert_int_equal(config.namespaces[2].fields, 0);
+        assert_int_equal(config.namespaces[2].fields, FOLIO_NAMESPACE_FIELD_WRITERS);
+        assert_int_equal(config.namespaces[2].writers, FOLIO_WRITERS_TRUSTED);
         config_deinit(&config);
 }
 
@@ -227,6 +230,8 @@ static void test_what_is_wrong_in_files(void **state)
                 { "[namespace a]\nqouta = 1G\n", ":2: unknown key 'qouta' of namespace 'a'; there are: owner" },
                 { "[namespace a]\nowner = nobody-at-all-here\n", ":2: owner" },
                 { "[namespace a]\nbacking = hugetlb\n", ":2: backing" },
+                { "[namespace a]\nwriters = all\n", ":2: writers: 'all'" },
+                { "[memory]\nwriters = trusted\n", ":2: unknown key 'writers' in [memory]" },
                 { "[daemon]\nsocket = /s\n  log-level = loud\n", ":3: log-level: 'loud'" },
         };
 

@@ -348,7 +348,12 @@ static void test_crowds_work_once(void **state)
                         assert_int_equal(atomic_load(&done[k]), 0);
                 /* The last time they are sent home. */
                 if (i < 2) {
-                        bench_crowd_run(&crowd);
+                        if (i == 0) {
+                                bench_crowd_run(&crowd);
+                        } else {
+                                bench_crowd_call(&crowd);
+                                bench_crowd_wait(&crowd);
+                        }
                         for (unsigned k = 0; k < N_CROWD; k++)
                                 assert_int_equal(atomic_exchange(&done[k], 0), 1);
                 }
@@ -387,7 +392,7 @@ static int awaited_wait(void *argument, unsigned index, uint32_t kind, uint32_t 
 static void test_waiters(void **state)
 {
         Awaited awaited = { 0 };
-        const BenchWaiting waiting = { .open = awaited_open, .wait = awaited_wait, .argument = &awaited };
+        BenchWaiting waiting = { .open = awaited_open, .wait = awaited_wait, .argument = &awaited };
         BenchWaiters waiters;
         BenchWaited waited;
 
@@ -411,6 +416,15 @@ static void test_waiters(void **state)
                 assert_int_equal(write(awaited.fds[i][1], i == 3 ? "\x01" : "\x07", 1), 1);
         assert_int_equal(bench_waiters_collect(&waiters, &waited), -EILSEQ);
         bench_waiters_deinit(&waiters);
+
+        /* Those that do not sleep are not waited for to sleep: it is enough that each has been told. */
+        waiting.is_polling = true;
+        assert_int_equal(bench_waiters_init(&waiters, 1, &waiting), 0);
+        assert_int_equal(write(awaited.fds[0][1], "\x01", 1), 1);
+        assert_int_equal(bench_waiters_expect(&waiters, 1, 1), 0);
+        assert_int_equal(bench_waiters_collect(&waiters, &waited), 0);
+        bench_waiters_deinit(&waiters);
+        waiting.is_polling = false;
 
         awaited.open_error = -EMFILE;
         assert_int_equal(bench_waiters_init(&waiters, BENCH_WAITERS_MAX, &waiting), -EMFILE);

@@ -184,6 +184,8 @@ static void test_namespace(void **state)
                 .objects_max = 1000,
                 .backing = FOLIO_BACKING_TMPFS,
                 .huge = FOLIO_HUGE_NEVER,
+                .writers = FOLIO_WRITERS_TRUSTED,
+                .leased_bytes = 4 << 20,
                 .rights = FOLIO_RIGHT_READ | FOLIO_RIGHT_ADMIN,
                 .used_bytes = 5,
                 .n_objects = 3,
@@ -197,6 +199,8 @@ static void test_namespace(void **state)
         assert_string_equal(text_of(json, "mode"), "0760");
         assert_string_equal(text_of(json, "backing"), "tmpfs");
         assert_string_equal(text_of(json, "huge"), "never");
+        assert_string_equal(text_of(json, "writers"), "trusted");
+        assert_int_equal(number_of(json, "leased_bytes"), 4 << 20);
         assert_int_equal(number_of(json, "quota_bytes"), 1 << 20);
         assert_int_equal(number_of(json, "n_objects"), 3);
         assert_int_equal(number_of(json, "held_bytes"), 4);
@@ -292,11 +296,19 @@ static void test_words(void **state)
         assert_int_equal(number, FOLIO_BACKING_TMPFS);
         assert_true(facts_parse_huge("auto", &number));
         assert_int_equal(number, FOLIO_HUGE_AUTO);
+        assert_true(facts_parse_writers("untrusted", &number));
+        assert_int_equal(number, FOLIO_WRITERS_UNTRUSTED);
+        assert_true(facts_parse_writers(facts_writers(FOLIO_WRITERS_TRUSTED), &number));
+        assert_int_equal(number, FOLIO_WRITERS_TRUSTED);
+        assert_string_equal(facts_writers(0), "?");
+        assert_string_equal(facts_writers(3), "?");
         number = 99;
         assert_false(facts_parse_lifetime("", &number));
         assert_false(facts_parse_backing("disk", &number));
         assert_false(facts_parse_backing("hugetlb", &number));
         assert_false(facts_parse_huge("Auto", &number));
+        assert_false(facts_parse_writers("", &number));
+        assert_false(facts_parse_writers("trust", &number));
         assert_int_equal(number, 99);
         (void)state;
 }

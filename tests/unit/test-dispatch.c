@@ -22,9 +22,11 @@
 #include "fake-store.h"
 #include "folio/admin.h"
 #include "proto/channel.h"
+#include "proto/ring.h"
 
 typedef struct Fixture {
         struct event_base *base;
+        Poller *poller;
         Dispatch *dispatch;
         ProtoDecoder *decoder;
         int client;
@@ -84,8 +86,20 @@ static void each_fact(void *userdata, DispatchFactFn each, void *each_userdata)
         each(each_userdata, "daemon.version", 0, "1.2.3");
 }
 
+static uint64_t poller_clock(void)
+{
+        static uint64_t now_ns;
+
+        return now_ns += 1000;
+}
+
+static void flush_nothing(void *userdata)
+{
+}
+
 static int setup(void **state)
 {
+        PollerConfig poller_config = { .now_ns = poller_clock, .cpu_ns = poller_clock, .flush = flush_nothing };
         DispatchConfig config = {
                 .staging_bytes = 4 * MIB, .packed_bytes_max = MIB, .budget_bytes = GIB, .version = "1.2.3",
                 .each_fact = each_fact,
@@ -95,7 +109,11 @@ static int setup(void **state)
         fake_reset();
         f = (Fixture){ .client = -1 };
         f.base = event_base_new();
-        if (!f.base || dispatch_new(&config, &f.dispatch) < 0 || proto_decoder_new(&f.decoder) < 0)
+        config.base = f.base;
+        if (!f.base || poller_new(&poller_config, &f.poller) < 0)
+                return -1;
+        config.poller = f.poller;
+        if (dispatch_new(&config, &f.dispatch) < 0 || proto_decoder_new(&f.decoder) < 0)
                 return -1;
         connect_client();
         return 0;
@@ -107,6 +125,7 @@ static int teardown(void **state)
         assert_int_equal(fake.n_sessions_open, 0);
         dispatch_free(f.dispatch); /* asserts that nothing is under way */
         proto_decoder_free(f.decoder);
+        poller_free(f.poller);
         event_base_free(f.base);
         return harness_teardown(state);
 }
@@ -796,6 +815,123 @@ static void test_watch_and_holders_refused(void **state)
         assert_int_equal(reply.status, STATUS_ACCESS);
 }
 
+/* --- rings and leases --------------------------------------------------------------------------------------------- */
+
+static ino_t inode_of(int fd)
+{
+        struct stat status;
+
+        assert_int_equal(fstat(fd, &status), 0);
+        return status.st_ino;
+}
+
+static void test_ring(void **state)
+{
+        ProtoRequest request = { .id = 9, .verb = VERB_RING };
+        ProtoReply reply;
+        char link[64], target[64] = "";
+
+        hello();
+        fake.ring_status = STATUS_LIMIT;
+        send_request(&request);
+        assert_true(receive_reply(&reply));
+        assert_int_equal(reply.status, STATUS_LIMIT);
+        assert_key(reply.detail, "no ring for you");
+        assert_int_equal(f.n_fds, 0);
+        fake.ring_status = STATUS_OK;
+        send_request(&request);
+        assert_true(receive_reply(&reply));
+        assert_int_equal(reply.id, 9);
+        assert_int_equal(reply.status, STATUS_OK);
+        assert_int_equal(reply.n_items, 0);
+        assert_int_equal(f.n_fds, 2);
+        assert_int_equal(lseek(f.fds[0], 0, SEEK_END), RING_REGION_BYTES); /* the memory first */
+        snprintf(link, sizeof(link), "/proc/self/fd/%d", f.fds[1]);
+        assert_true(readlink(link, target, sizeof(target) - 1) > 0);
+        assert_string_equal(target, "anon_inode:[eventfd]");
+        close_fds();
+        send_request(&request);
+        assert_true(receive_reply(&reply));
+        assert_int_equal(reply.status, STATUS_STATE);
+        assert_true(reply.detail.n_bytes > 0);
+        assert_int_equal(f.n_fds, 0);
+        assert_non_null(f.peer);
+}
+
+static void test_no_ring_where_there_is_no_poller(void **state)
+{
+        DispatchConfig config = { .version = "1.2.3" };
+        ProtoRequest request = { .id = 9, .verb = VERB_RING };
+        ProtoReply reply;
+
+        disconnect_client();
+        dispatch_free(f.dispatch);
+        assert_int_equal(dispatch_new(&config, &f.dispatch), 0);
+        connect_client();
+        hello();
+        send_request(&request);
+        assert_true(receive_reply(&reply));
+        assert_int_equal(reply.status, STATUS_UNSUPPORTED);
+}
+
+static int lease_fds[2];
+
+static void fill_lease(StoreOp *op)
+{
+        assert_int_equal(op->verb, VERB_LEASE);
+        assert_int_equal(op->namespace_id, 3);
+        assert_int_equal(op->item->size_bytes, 4096);
+        assert_int_equal(op->item->offset_bytes, 2 * MIB);
+        op->slot = 63;
+        op->generation = 7;
+        op->region_id = 8;
+        op->region_bytes = 2 * MIB;
+        op->fd = fcntl(lease_fds[0], F_DUPFD_CLOEXEC, 3);
+        op->book_fd = fcntl(lease_fds[1], F_DUPFD_CLOEXEC, 3);
+        if (fake.n_submitted == 2)
+                op->status = STATUS_FULL; /* and what it has is closed */
+}
+
+static void test_lease(void **state)
+{
+        ProtoItem item = { .size_bytes = 4096, .offset_bytes = 2 * MIB };
+        ProtoRequest request = { .id = 9, .verb = VERB_LEASE, .namespace_id = 3, .n_items = 1, .items = &item };
+        ProtoRequest ring = { .id = 1, .verb = VERB_RING };
+        ProtoReply reply;
+
+        hello();
+        lease_fds[0] = memfd_create("region", MFD_CLOEXEC);
+        lease_fds[1] = memfd_create("book", MFD_CLOEXEC);
+        fake.fill = fill_lease;
+        send_request(&request);
+        assert_true(receive_reply(&reply));
+        assert_int_equal(reply.items[0].status, STATUS_STATE); /* without a ring */
+        assert_int_equal(fake.n_submitted, 0);
+        send_request(&ring);
+        assert_true(receive_reply(&reply));
+        close_fds();
+        send_request(&request);
+        assert_true(receive_reply(&reply));
+        assert_int_equal(reply.n_items, 1);
+        assert_int_equal(reply.items[0].status, STATUS_OK);
+        assert_int_equal(reply.items[0].slot, 63);
+        assert_int_equal(reply.items[0].generation, 7);
+        assert_int_equal(reply.items[0].region_id, 8);
+        assert_int_equal(reply.items[0].region_bytes, 2 * MIB);
+        assert_int_equal(reply.items[0].descriptor, 1);
+        assert_int_equal(f.n_fds, 2);
+        assert_int_equal(inode_of(f.fds[0]), inode_of(lease_fds[0]));
+        assert_int_equal(inode_of(f.fds[1]), inode_of(lease_fds[1]));
+        close_fds();
+        send_request(&request);
+        assert_true(receive_reply(&reply));
+        assert_int_equal(reply.items[0].status, STATUS_FULL);
+        assert_int_equal(reply.items[0].descriptor, 0);
+        assert_int_equal(f.n_fds, 0);
+        close(lease_fds[0]);
+        close(lease_fds[1]);
+}
+
 static void test_budget_can_change(void **state)
 {
         ProtoRequest request = { .id = 1, .verb = VERB_HELLO, .version_min = 1, .version_max = 1 };
@@ -831,6 +967,9 @@ int main(void)
                 DISPATCH_TEST(test_namespaces),
                 DISPATCH_TEST(test_lists_are_shortened),
                 DISPATCH_TEST(test_watch_and_holders_refused),
+                DISPATCH_TEST(test_ring),
+                DISPATCH_TEST(test_no_ring_where_there_is_no_poller),
+                DISPATCH_TEST(test_lease),
                 DISPATCH_TEST(test_budget_can_change),
         };
 

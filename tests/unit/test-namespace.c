@@ -72,6 +72,12 @@ static void test_check(void **state)
                 { { .name = "n", .fields = FOLIO_NAMESPACE_FIELD_BACKING, .backing = 4 }, STATUS_INVALID },
                 { { .name = "n", .fields = FOLIO_NAMESPACE_FIELD_HUGE, .huge = FOLIO_HUGE_NEVER }, STATUS_OK },
                 { { .name = "n", .fields = FOLIO_NAMESPACE_FIELD_HUGE, .huge = 3 }, STATUS_INVALID },
+                { { .name = "n", .writers = 9 }, STATUS_OK },
+                { { .name = "n", .fields = FOLIO_NAMESPACE_FIELD_WRITERS, .writers = 0 }, STATUS_INVALID },
+                { { .name = "n", .fields = FOLIO_NAMESPACE_FIELD_WRITERS, .writers = FOLIO_WRITERS_UNTRUSTED }, STATUS_OK },
+                { { .name = "n", .fields = FOLIO_NAMESPACE_FIELD_WRITERS, .writers = FOLIO_WRITERS_TRUSTED }, STATUS_OK },
+                { { .name = "n", .fields = FOLIO_NAMESPACE_FIELD_WRITERS, .writers = 3 }, STATUS_INVALID },
+                { { .name = "n", .fields = FOLIO_NAMESPACE_FIELD_WRITERS, .writers = UINT32_MAX }, STATUS_INVALID },
         };
 
         (void)state;
@@ -126,12 +132,48 @@ static void test_apply(void **state)
         namespace_deinit(&ns);
 }
 
+/* Who may write is what was said when it was made, or the default, for ever. */
+static void test_writers(void **state)
+{
+        static const struct { uint32_t given, otherwise, expected; } rows[] = {
+                { 0, FOLIO_WRITERS_TRUSTED, FOLIO_WRITERS_TRUSTED },
+                { 0, FOLIO_WRITERS_UNTRUSTED, FOLIO_WRITERS_UNTRUSTED },
+                { FOLIO_WRITERS_UNTRUSTED, FOLIO_WRITERS_TRUSTED, FOLIO_WRITERS_UNTRUSTED },
+                { FOLIO_WRITERS_TRUSTED, FOLIO_WRITERS_UNTRUSTED, FOLIO_WRITERS_TRUSTED },
+        };
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+                NamespaceDefaults made = defaults;
+                ProtoNamespace settings = { .name = "n", .writers = rows[i].given }, seen;
+                Namespace ns;
+
+                made.writers = rows[i].otherwise;
+                settings.fields = rows[i].given ? FOLIO_NAMESPACE_FIELD_WRITERS : 0;
+                namespace_init(&ns, 1, &settings, &made);
+                namespace_describe(&ns, &seen);
+                assert_true(seen.fields & FOLIO_NAMESPACE_FIELD_WRITERS);
+                assert_int_equal(seen.writers, rows[i].expected);
+                settings.fields = FOLIO_NAMESPACE_FIELD_WRITERS;
+                settings.writers = rows[i].expected;
+                assert_false(namespace_is_fixed_change(&ns, &settings));
+                settings.writers = FOLIO_WRITERS_TRUSTED + FOLIO_WRITERS_UNTRUSTED - rows[i].expected;
+                assert_true(namespace_is_fixed_change(&ns, &settings));
+                settings.fields = 0;
+                assert_false(namespace_is_fixed_change(&ns, &settings));
+                namespace_apply(&ns, &settings);
+                assert_int_equal(ns.writers, rows[i].expected);
+                namespace_deinit(&ns);
+        }
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
                 UNIT_TEST(test_rights),
                 UNIT_TEST(test_check),
                 UNIT_TEST(test_apply),
+                UNIT_TEST(test_writers),
         };
 
         return cmocka_run_group_tests_name("namespace", tests, NULL, NULL);

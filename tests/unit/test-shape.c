@@ -15,6 +15,8 @@ static ProtoItem good_item(ProtoVerb verb)
         if (verb == VERB_WRITE || verb == VERB_SEAL || verb == VERB_ABORT || verb == VERB_REGION ||
                 verb == VERB_RELEASE)
                 item = (ProtoItem){ .slot = 1, .generation = 2, .flags = PROTO_ITEM_BY_SLOT };
+        if (verb == VERB_LEASE)
+                item = (ProtoItem){ .size_bytes = 1 };
         return item;
 }
 
@@ -26,7 +28,7 @@ static const uint8_t needs[_VERB_MAX] = {
                 [VERB_WRITE] = ITEMS,
         [VERB_SEAL] = ITEMS, [VERB_ABORT] = ITEMS, [VERB_REGION] = ITEMS, [VERB_RELEASE] = ITEMS,
         [VERB_TRUNCATE] = ITEMS, [VERB_DELETE] = ITEMS, [VERB_HOLDERS] = ITEMS, [VERB_NAMESPACE_ADD] = NS,
-        [VERB_NAMESPACE_SET] = NS, [VERB_NAMESPACE_REMOVE] = NS,
+        [VERB_NAMESPACE_SET] = NS, [VERB_NAMESPACE_REMOVE] = NS, [VERB_LEASE] = ITEMS,
 };
 static const uint8_t takes[_VERB_MAX] = {
         [VERB_HELLO] = HELLO, [VERB_NAMESPACE_OPEN] = NS, [VERB_PUT] = ITEMS | NS_ID, [VERB_CREATE] = ITEMS | NS_ID,
@@ -34,11 +36,12 @@ static const uint8_t takes[_VERB_MAX] = {
         [VERB_REGION] = ITEMS | NS_ID, [VERB_RELEASE] = ITEMS | NS_ID, [VERB_TRUNCATE] = ITEMS | NS_ID,
         [VERB_DELETE] = ITEMS | NS_ID, [VERB_HOLDERS] = ITEMS | NS_ID, [VERB_NAMESPACE_ADD] = NS,
         [VERB_NAMESPACE_SET] = NS, [VERB_NAMESPACE_REMOVE] = NS, [VERB_WATCH] = NS_ID, [VERB_NAMESPACE_LIST] = AFTER,
+        [VERB_LEASE] = ITEMS | NS_ID,
 };
 
 static void test_which_fields_break_a_rule(void **state)
 {
-        static const size_t n_items_max[_VERB_MAX] = { [VERB_REGION] = 250, [VERB_HOLDERS] = 1 };
+        static const size_t n_items_max[_VERB_MAX] = { [VERB_REGION] = 250, [VERB_HOLDERS] = 1, [VERB_LEASE] = 1 };
 
         for (ProtoVerb verb = VERB_NONE + 1; verb < _VERB_MAX; verb++) {
                 bool is_hello = verb == VERB_HELLO, is_silent = verb == VERB_ABORT || verb == VERB_RELEASE;
@@ -123,6 +126,17 @@ static void test_item_faults(void **state)
                 { VERB_DELETE, { KEY, .size_bytes = 1 }, false },
                 { VERB_HOLDERS, { KEY }, true },
                 { VERB_HOLDERS, { KEY, .flags = PROTO_ITEM_IF_EXISTS }, false },
+                { VERB_LEASE, { .size_bytes = 0 }, true },
+                { VERB_LEASE, { .size_bytes = UINT64_MAX, .offset_bytes = UINT64_MAX }, true },
+                { VERB_LEASE, { KEY }, false },
+                { VERB_LEASE, { SLOT }, false },
+                { VERB_LEASE, { .slot = 1 }, false },
+                { VERB_LEASE, { .generation = 1 }, false },
+                { VERB_LEASE, { .flags = PROTO_ITEM_BY_SLOT }, false },
+                { VERB_LEASE, { .flags = FOLIO_REPLACE }, false },
+                { VERB_LEASE, { .capacity_bytes = 1 }, false },
+                { VERB_LEASE, { .staging_offset = 1 }, false },
+                { VERB_LEASE, { .lifetime = 1 }, false },
         };
 
         for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
@@ -134,13 +148,18 @@ static void test_settings_by_table(void **state)
 {
         static const struct { ProtoNamespace ns; bool is_good; } rows[] = {
                 { { .fields = 0, .mode = UINT32_MAX, .backing = 99, .huge = 99 }, true },
-                { { .fields = 255, .mode = 0777, .backing = 1, .huge = 2, .owner_uid = UINT32_MAX - 1 }, true },
-                { { .fields = 256 }, false },
+                { { .fields = 511, .mode = 0777, .backing = 1, .huge = 2, .writers = 2, .owner_uid = UINT32_MAX - 1 }, true },
+                { { .fields = 512 }, false },
                 { { .fields = UINT32_MAX }, false },
                 { { .fields = FOLIO_NAMESPACE_FIELD_BACKING, .backing = 0 }, false },
                 { { .fields = FOLIO_NAMESPACE_FIELD_BACKING, .backing = 3 }, true },
                 { { .fields = FOLIO_NAMESPACE_FIELD_BACKING, .backing = 4 }, false },
                 { { .fields = FOLIO_NAMESPACE_FIELD_HUGE, .huge = 3 }, false },
+                { { .fields = FOLIO_NAMESPACE_FIELD_WRITERS, .writers = 0 }, false },
+                { { .fields = FOLIO_NAMESPACE_FIELD_WRITERS, .writers = 1 }, true },
+                { { .fields = FOLIO_NAMESPACE_FIELD_WRITERS, .writers = 2 }, true },
+                { { .fields = FOLIO_NAMESPACE_FIELD_WRITERS, .writers = 3 }, false },
+                { { .fields = FOLIO_NAMESPACE_FIELD_WRITERS, .writers = UINT32_MAX }, false },
                 { { .fields = FOLIO_NAMESPACE_FIELD_OWNER, .owner_uid = UINT32_MAX }, false },
                 { { .fields = FOLIO_NAMESPACE_FIELD_GROUP, .owner_gid = UINT32_MAX }, false },
         };

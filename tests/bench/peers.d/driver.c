@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Folio and its peers in alternation. Each peer is a program (see worker.h), run once for each client. For each size
- * and number of clients there are rounds; in a round each peer in turn puts values, gets them, asks for them and
- * deletes them, and the next round begins with another peer, so that what the machine does besides falls on all alike.
- * A ratio is made of the times of one round; shown is the median. Who fails at a size is left out of it, and that is
- * said.
+ * Folio's ways and its peers in alternation. Each is a program (see worker.h), run once for each client. For each size
+ * and number of clients there are rounds; in a round each in turn puts values, gets them, asks for them and deletes
+ * them, and the next round begins with another, so that what the machine does besides falls on all alike. A ratio is
+ * made of the times of one round; shown is the median, as that of all single calls, and their 99th percentile. Who fails
+ * at a size is left out of it, and that is said.
  *
- * usage: driver [--json] [--rounds N] [--clients N] [--max BYTES] [--seconds N] NAME PROGRAM ADDRESS...
- * The first peer is the one that others are compared with.
+ * usage: driver [--json] [--rounds N] [--clients N] [--max BYTES] [--seconds N] [--ours N] NAME PROGRAM ADDRESS...
+ * The first N (1, if not given) are what others are compared with.
  */
 #include "worker.h"
 
@@ -22,7 +22,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PEERS_MAX 8
+#define PEERS_MAX 16
+#define OURS_MAX 4
 #define CLIENTS_MAX 2
 #define ROUNDS_MAX 100
 #define ANSWER_MS 60000
@@ -37,8 +38,8 @@ static const struct {
         uint64_t n_times; /* of each client in a round */
         const char *label;
 } sizes[] = {
-        { 64, 1000, "64 B" },     { 4 * KIB, 1000, "4 KiB" }, { 64 * KIB, 200, "64 KiB" },
-        { MIB, 32, "1 MiB" },     { 64 * MIB, 2, "64 MiB" },  { 1024 * MIB, 1, "1 GiB" },
+        { 64, 1000, "64 B" }, { 4 * KIB, 1000, "4 KiB" }, { 64 * KIB, 200, "64 KiB" },
+        { MIB, 32, "1 MiB" }, { 64 * MIB, 2, "64 MiB" },  { 1024 * MIB, 1, "1 GiB" },
 };
 static const char *const op_names[WORKER_OPS] = { "put", "get", "exists", "delete" };
 
@@ -49,7 +50,7 @@ struct client {
 
 /* Of one operation of one size and number of clients. */
 struct series {
-        double means_ns[ROUNDS_MAX], ratios[ROUNDS_MAX];
+        double means_ns[ROUNDS_MAX], ratios[OURS_MAX][ROUNDS_MAX];
         unsigned n_rounds;
         uint64_t *times_ns;
         size_t n_times, n_room;
@@ -64,7 +65,7 @@ struct peer {
 };
 
 static struct peer peers[PEERS_MAX];
-static unsigned n_peers, n_rounds = 5, n_clients_max = CLIENTS_MAX;
+static unsigned n_peers, n_ours = 1, n_rounds = 5, n_clients_max = CLIENTS_MAX;
 static uint64_t max_bytes = UINT64_MAX, end_ns = UINT64_MAX, n_put;
 static int is_json;
 
@@ -264,17 +265,23 @@ static void run_turn(struct peer *peer, unsigned size, unsigned n_clients)
                         run_op(peer, op, size, n_clients);
 }
 
+/* What the mean of this round is to that of each of ours; 0 where one of the two has none. */
 static void end_round(void)
 {
         for (unsigned i = 0; i < n_peers; i++)
                 for (uint32_t op = 0; op < WORKER_OPS; op++) {
-                        struct series *series = &peers[i].series[op], *first = &peers[0].series[op];
-                        double ours_ns = first->means_ns[i == 0 ? series->n_rounds : first->n_rounds - 1];
+                        struct series *series = &peers[i].series[op];
+                        unsigned round = series->n_rounds;
 
-                        series->ratios[series->n_rounds] =
-                                ours_ns > 0 ? series->means_ns[series->n_rounds] / ours_ns : 0;
-                        series->n_rounds++;
+                        for (unsigned k = 0; k < n_ours; k++) {
+                                double ours_ns = peers[k].series[op].means_ns[round];
+
+                                series->ratios[k][round] = ours_ns > 0 ? series->means_ns[round] / ours_ns : 0;
+                        }
                 }
+        for (unsigned i = 0; i < n_peers; i++)
+                for (uint32_t op = 0; op < WORKER_OPS; op++)
+                        peers[i].series[op].n_rounds++;
 }
 
 static void reset(void)
@@ -329,47 +336,60 @@ static void print_json(unsigned size, unsigned n_clients)
                         if (!has_figures(&peers[i], op))
                                 continue;
                         printf("{\"op\":\"%s\",\"size\":%llu,\"clients\":%u,\"peer\":\"%s\",\"mean\":%.4g,\"p50\":%.4g,"
-                               "\"p99\":%.4g,\"unit\":\"us\",\"rounds\":%u",
+                               "\"p99\":%.4g,\"unit\":\"us\",\"rounds\":%u,\"ratios\":{",
                                op_names[op], (unsigned long long)sizes[size].size_bytes, n_clients, peers[i].name,
                                median(series->means_ns, series->n_rounds) / 1e3, quantile_us(series, 0.5),
                                quantile_us(series, 0.99), series->n_rounds);
-                        if (i > 0 && has_figures(&peers[0], op))
-                                printf(",\"ratio\":%.4g", median(series->ratios, series->n_rounds));
-                        printf("}\n");
+                        for (unsigned k = 0, n = 0; k < n_ours; k++)
+                                if (k != i && has_figures(&peers[k], op))
+                                        printf("%s\"%s\":%.4g", n++ ? "," : "", peers[k].name,
+                                               median(series->ratios[k], series->n_rounds));
+                        printf("}}\n");
                 }
         (void)fflush(stdout);
 }
 
 static void print_heading(void)
 {
-        printf("%-7s %-7s %-7s", "OP", "SIZE", "CLIENTS");
-        for (unsigned i = 0; i < n_peers; i++)
-                printf("  %*s", i == 0 ? 17 : 26, peers[i].name);
+        printf("%-7s %-7s %7s  %-17s %10s %10s ", "OP", "SIZE", "CLIENTS", "STORE", "P50 US", "P99 US");
+        for (unsigned k = 0; k < n_ours; k++)
+                printf(" %17s", peers[k].name);
+        printf("\n");
+}
+
+/* Three digits, or all of them. */
+static void print_us(double us)
+{
+        printf(us < 1000 ? " %10.3g" : " %10.0f", us);
+}
+
+static void print_row(unsigned size, unsigned n_clients, uint32_t op, unsigned peer)
+{
+        struct series *series = &peers[peer].series[op];
+
+        printf("%-7s %-7s %7u  %-17s", op_names[op], sizes[size].label, n_clients, peers[peer].name);
+        if (!has_figures(&peers[peer], op)) {
+                printf(" %10s %10s\n", "-", "-");
+                return;
+        }
+        print_us(quantile_us(series, 0.5));
+        print_us(quantile_us(series, 0.99));
+        printf(" ");
+        for (unsigned k = 0; k < n_ours; k++) {
+                char ratio[24] = "-";
+
+                if (k != peer && has_figures(&peers[k], op))
+                        (void)snprintf(ratio, sizeof(ratio), "%.2fx", median(series->ratios[k], series->n_rounds));
+                printf(" %17s", ratio);
+        }
         printf("\n");
 }
 
 static void print_rows(unsigned size, unsigned n_clients)
 {
-        for (uint32_t op = 0; op < WORKER_OPS; op++) {
-                printf("%-7s %-7s %7u", op_names[op], sizes[size].label, n_clients);
-                for (unsigned i = 0; i < n_peers; i++) {
-                        struct series *series = &peers[i].series[op];
-                        char ratio[16] = "-", cell[40] = "-";
-
-                        if (has_figures(&peers[i], op)) {
-                                (void)snprintf(cell, sizeof(cell), "%.3g/%.3g", quantile_us(series, 0.5),
-                                               quantile_us(series, 0.99));
-                                if (i > 0 && has_figures(&peers[0], op))
-                                        (void)snprintf(ratio, sizeof(ratio), "%.2fx",
-                                                       median(series->ratios, series->n_rounds));
-                        }
-                        if (i == 0)
-                                printf("  %17s", cell);
-                        else
-                                printf("  %8s %17s", ratio, cell);
-                }
-                printf("\n");
-        }
+        for (uint32_t op = 0; op < WORKER_OPS; op++)
+                for (unsigned i = 0; i < n_peers; i++)
+                        print_row(size, n_clients, op, i);
         (void)fflush(stdout);
 }
 
@@ -428,6 +448,8 @@ static int take_arguments(int argc, char **argv)
                         n_rounds = (unsigned)strtoul(argv[i + 1], NULL, 10);
                 else if (strcmp(argv[i], "--clients") == 0)
                         n_clients_max = (unsigned)strtoul(argv[i + 1], NULL, 10);
+                else if (strcmp(argv[i], "--ours") == 0)
+                        n_ours = (unsigned)strtoul(argv[i + 1], NULL, 10);
                 else if (strcmp(argv[i], "--max") == 0)
                         max_bytes = strtoull(argv[i + 1], NULL, 10);
                 else if (strcmp(argv[i], "--seconds") == 0)
@@ -438,21 +460,27 @@ static int take_arguments(int argc, char **argv)
         }
         for (; i + 2 < argc && n_peers < PEERS_MAX; i += 3)
                 peers[n_peers++] = (struct peer){ .name = argv[i], .program = argv[i + 1], .address = argv[i + 2] };
-        return i == argc && n_peers > 0 && n_rounds >= 1 && n_rounds <= ROUNDS_MAX && n_clients_max >= 1 &&
-               n_clients_max <= CLIENTS_MAX;
+        return i == argc && n_ours >= 1 && n_ours <= OURS_MAX && n_peers >= n_ours && n_rounds >= 1 &&
+               n_rounds <= ROUNDS_MAX && n_clients_max >= 1 && n_clients_max <= CLIENTS_MAX;
 }
 
 int main(int argc, char **argv)
 {
+        unsigned n_there = 0;
+
         if (!take_arguments(argc, argv)) {
-                (void)fprintf(stderr, "usage: %s [--json] [--rounds N] [--clients 1|2] [--max BYTES] [--seconds N] "
-                                      "NAME PROGRAM ADDRESS...\n", argv[0]);
+                (void)fprintf(stderr,
+                              "usage: %s [--json] [--rounds N] [--clients 1|2] [--max BYTES] [--seconds N] "
+                              "[--ours N] NAME PROGRAM ADDRESS...\n",
+                              argv[0]);
                 return 2;
         }
         (void)signal(SIGPIPE, SIG_IGN);
         for (unsigned i = 0; i < n_peers; i++)
                 begin_peer(&peers[i]);
-        if (!peers[0].is_gone)
+        for (unsigned k = 0; k < n_ours; k++)
+                n_there += !peers[k].is_gone;
+        if (n_there > 0)
                 run_all();
         for (unsigned i = 0; i < n_peers; i++) {
                 for (unsigned k = 0; k < CLIENTS_MAX; k++)
@@ -460,5 +488,5 @@ int main(int argc, char **argv)
                 for (uint32_t op = 0; op < WORKER_OPS; op++)
                         free(peers[i].series[op].times_ns);
         }
-        return peers[0].is_gone ? 1 : 0;
+        return n_there > 0 ? 0 : 1;
 }

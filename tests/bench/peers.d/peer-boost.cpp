@@ -87,4 +87,4 @@ int remove_boost(const char *key)
 
 } /* namespace */
 
-extern const struct worker_peer worker_peer = { open_boost, put_boost, get_boost, exists_boost, remove_boost, 0 };
+extern const struct worker_peer worker_peer = { open_boost, put_boost, get_boost, exists_boost, remove_boost, 0, nullptr };

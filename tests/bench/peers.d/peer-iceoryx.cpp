@@ -69,4 +69,4 @@ int get_iceoryx(const char *, size_t n_bytes)
 
 } /* namespace */
 
-extern const struct worker_peer worker_peer = { open_iceoryx, put_iceoryx, get_iceoryx, nullptr, nullptr, N_QUEUED };
+extern const struct worker_peer worker_peer = { open_iceoryx, put_iceoryx, get_iceoryx, nullptr, nullptr, N_QUEUED, nullptr };

@@ -19,6 +19,8 @@
 #define FIRST_BYTE 0x5a
 #define CLOCK_TRIES 1000u
 
+char worker_prefix[WORKER_PREFIX_BYTES] = "";
+
 static char why[WORKER_TEXT_BYTES];
 static uint64_t times_ns[WORKER_JOBS_MAX];
 static uint64_t clock_ns = UINT64_MAX;
@@ -130,7 +132,7 @@ static int do_job(const struct worker_job *job, struct worker_reply *reply)
         if (job->op == WORKER_PUT && prepare_source((size_t)job->size_bytes))
                 return 1;
         for (uint64_t i = 0; i < n; i++)
-                (void)snprintf(keys[i], sizeof(keys[i]), "peer-%u-%llu", job->client,
+                (void)snprintf(keys[i], sizeof(keys[i]), "%speer-%u-%llu", worker_prefix, job->client,
                                (unsigned long long)(job->first + i));
         reply->begin_ns = now_ns();
         for (uint64_t i = 0; i < n; i++) {
@@ -142,6 +144,8 @@ static int do_job(const struct worker_job *job, struct worker_reply *reply)
                 times_ns[i] = time_ns > clock_ns ? time_ns - clock_ns : 1;
                 reply->n_times++;
         }
+        if (worker_peer.flush && (job->op == WORKER_PUT || job->op == WORKER_DELETE) && worker_peer.flush())
+                return 1;
         reply->end_ns = now_ns();
         return 0;
 }

@@ -15,7 +15,8 @@ extern "C" {
 #endif
 
 #define WORKER_TEXT_BYTES 96
-#define WORKER_KEY_BYTES 48
+#define WORKER_KEY_BYTES 64
+#define WORKER_PREFIX_BYTES 16
 #define WORKER_JOBS_MAX 4096
 
 enum { WORKER_PUT, WORKER_GET, WORKER_EXISTS, WORKER_DELETE, WORKER_OPS };
@@ -40,6 +41,7 @@ struct worker_reply {
 /*
  * The peer. Each returns 0, or 1 and says why with worker_fail(). A NULL: it has no such operation.
  * @limit: how many may be put before they are got; 0: any.
+ * @flush: after the last put or delete of a job, before its end: waits until others can see all of them.
  */
 struct worker_peer {
         int (*open)(const char *address, uint32_t client);
@@ -48,7 +50,11 @@ struct worker_peer {
         int (*exists)(const char *key);
         int (*remove)(const char *key);
         uint64_t limit;
+        int (*flush)(void);
 };
+
+/* Before each key; open() may change it. */
+extern char worker_prefix[WORKER_PREFIX_BYTES];
 
 int worker_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

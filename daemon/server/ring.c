@@ -1,0 +1,514 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A ring is *hot* while the poller looks at it, and *cold* while its bell hangs. While an operation is under way it is
+ * neither: nobody looks, the bell is down, and the end of the operation goes on with it. Where the poller has no room a
+ * ring has a turn on the loop for each ring of its bell, and hangs it again when it is empty.
+ *
+ * One operation at a time, embedded here, and no memory is taken for a record. What the client could change under our
+ * eyes is copied once, in words, and never looked at again.
+ */
+#include "daemon/server/ring.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <event2/event.h>
+
+#include "base/cleanup.h"
+#include "base/macro.h"
+#include "daemon/memory/ring-memory.h"
+#include "daemon/server/ring-record.h"
+#include "daemon/server/trace.h"
+#include "proto/ring.h"
+#include "proto/seqlock.h"
+
+#define RECORDS_PER_LOOK 8u          /* between two looks at the clock */
+/*
+ * The head is told after so many records, and where somebody waits for one or there is no more: who waits for room looks at
+ * it all the time, and each change of it takes the line away from him, and him from us.
+ */
+#define RECORDS_PER_HEAD 16u
+#define RECORDS_AHEAD 8u             /* fetched: they lie in the client's cache */
+#define KEYS_AHEAD 2u                /* looked for in the index: their buckets lie in nobody's */
+
+struct DaemonRing {
+        unsigned n_references;       /* the peer's, and that of an operation under way */
+        RingHost host;
+        Peer *peer;                  /* NULL: closed */
+        RingMemory memory;
+        int bell_fd;
+        RingHeader *header;
+        const RingRecord *records;
+        RingResult *results;
+        uint64_t head;               /* records carried out */
+        uint64_t told_head;          /* as the client knows it */
+        uint64_t tail;               /* as last seen, and believed */
+        uint64_t n_failed;
+        bool is_submitting;          /* the store has it this moment */
+        bool is_busy;                /* an operation is under way */
+        bool is_broken;              /* a rule was: nothing more is carried out */
+        PollerItem item;
+        struct event *bell;
+        struct event *resume;        /* for turns without the poller */
+        uint64_t drain_until;        /* where @rest is to be called */
+        void (*rest)(void *userdata); /* NULL: nobody waits */
+        void *rest_userdata;
+        StoreOp op;
+        ProtoItem op_item;
+        RingRecord record;           /* the copy */
+        RingMade made[RING_MADE_MAX];
+};
+
+static RingFacts facts;
+
+static uint64_t monotonic_ns(void)
+{
+        struct timespec now;
+
+        if (clock_gettime(CLOCK_MONOTONIC, &now) < 0)
+                return 0;
+        return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+/* --- what the client sees ----------------------------------------------------------------------------------------- */
+
+static void wake_sleepers(DaemonRing *ring)
+{
+        /* Not PRIVATE: they are another process. That nobody sleeps is no error; nothing else can go wrong. */
+        if (ring_has_sleepers(ring->header))
+                (void)syscall(SYS_futex, &ring->header->head_futex, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+/* The sentence of a failure, where the client has read the last one. */
+static void write_failure(DaemonRing *ring, Status status, const char *sentence)
+{
+        RingHeader *header = ring->header;
+        size_t n_bytes = sentence ? strnlen(sentence, RING_FAILURE_BYTES_MAX) : 0;
+
+        if (n_bytes == 0 || atomic_load_explicit(&header->failure_sequence, memory_order_acquire) != 0)
+                return;
+        header->failure_status = (uint32_t)status;
+        header->failure_bytes = (uint32_t)n_bytes;
+        memcpy(header->failure_text, sentence, n_bytes);
+        atomic_store_explicit(&header->failure_sequence, ring->head + 1, memory_order_release);
+}
+
+static void write_result(DaemonRing *ring, Status status, uint32_t slot, uint64_t generation)
+{
+        RingResult *result = &ring->results[ring->head % RING_RECORDS];
+
+        result->status = (uint32_t)status;
+        result->slot = slot;
+        result->generation = generation;
+        atomic_store_explicit(&result->sequence, (uint32_t)(ring->head + 1), memory_order_release);
+}
+
+static void report_failure(DaemonRing *ring, Status status, const char *sentence)
+{
+        ring->n_failed++;
+        write_failure(ring, status, sentence);
+        atomic_store_explicit(&ring->header->n_failed, ring->n_failed, memory_order_relaxed); /* head publishes it */
+        if (!ring->peer)
+                return;
+        trace_refusal(peer_get_comm(ring->peer), peer_get_cred(ring->peer), ring_record_verb(&ring->record),
+                      ring->record.key_bytes <= RING_KEY_BYTES_MAX
+                              ? (Key){ (const char *)ring->record.key, ring->record.key_bytes }
+                              : (Key){ "", 0 },
+                      status, sentence);
+        if (status == STATUS_INTERNAL)
+                peer_log_failure(ring->peer, "a record of a ring", sentence ? sentence : "no reason was given");
+}
+
+static void publish_head(DaemonRing *ring)
+{
+        if (ring->head == ring->told_head)
+                return;
+        ring->told_head = ring->head;
+        ring_publish_head(ring->header, ring->head);
+}
+
+/* The record at head has been carried out, and this came of it. */
+static void finish_record(DaemonRing *ring, Status status, const char *sentence, uint32_t slot, uint64_t generation)
+{
+        ring_record_settle(&ring->record, ring->made, status, slot, generation);
+        if (UNLIKELY(status != STATUS_OK) || ring->record.flags & RING_FLAG_RESULT)
+                write_result(ring, status, slot, generation);
+        if (UNLIKELY(status != STATUS_OK))
+                report_failure(ring, status, sentence);
+        ring->head++;
+        facts.n_records++;
+        if (ring->record.flags & RING_FLAG_RESULT || ring->head % RECORDS_PER_HEAD == 0)
+                publish_head(ring);
+}
+
+/* --- records ------------------------------------------------------------------------------------------------------ */
+
+static void break_rule(DaemonRing *ring, const char *rule)
+{
+        ring->is_broken = true;
+        if (ring->peer)
+                peer_breach(ring->peer, "%s", rule);
+}
+
+/* False: a rule was broken, now or before. */
+static bool look_at_tail(DaemonRing *ring)
+{
+        uint64_t tail = atomic_load_explicit(&ring->header->tail, memory_order_acquire);
+
+        if (UNLIKELY(ring->is_broken))
+                return false;
+        if (UNLIKELY(tail < ring->tail || tail - ring->head > RING_RECORDS)) {
+                break_rule(ring, tail < ring->tail ? "the tail of a ring only grows"
+                                                   : "the tail of a ring is at most 512 records ahead of its head");
+                return false;
+        }
+        ring->tail = tail;
+        return true;
+}
+
+static void settle_op(DaemonRing *ring)
+{
+        StoreOp *op = &ring->op;
+
+        ring->is_busy = false;
+        /* Nobody here can be given one. */
+        op->fd = close_fd(op->fd);
+        op->book_fd = close_fd(op->book_fd);
+        finish_record(ring, op->status, op->detail, op->slot, op->generation);
+        if (UNLIKELY(op->detail))
+                free(steal_ptr(&op->detail));
+}
+
+/* The record at head, begun; and ended, unless it is busy then. */
+static void begin_record(DaemonRing *ring)
+{
+        Status status = STATUS_OK;
+        const char *sentence = NULL;
+
+        static_assert(sizeof(RingRecord) % 8 == 0, "it is copied in words");
+        seqlock_copy_out(&ring->record, &ring->records[ring->head % RING_RECORDS], sizeof(RingRecord) / 8);
+        switch (ring_record_translate(&ring->record, ring->made, ring->host.packed_bytes_max, &ring->op, &ring->op_item,
+                                      &status, &sentence)) {
+        case RING_FATE_SUBMIT:
+                ring->is_busy = ring->is_submitting = true;
+                store_submit(ring->host.store, &ring->op);
+                ring->is_submitting = false;
+                if (UNLIKELY(ring->is_busy)) {
+                        ring->n_references++;
+                        poller_remove(ring->host.poller, &ring->item);
+                }
+                break;
+        case RING_FATE_REFUSED:
+                finish_record(ring, status, sentence, 0, 0);
+                break;
+        case RING_FATE_BREACH:
+                break_rule(ring, sentence);
+                break;
+        }
+}
+
+/*
+ * What is read here of records to come is a hint, and is read again when their turn comes: whatever the client makes of them
+ * meanwhile, the worst is that the wrong line is fetched.
+ */
+static void look_ahead(const DaemonRing *ring, uint64_t until)
+{
+        const RingRecord *record;
+
+        if (until - ring->head > RECORDS_AHEAD) {
+                record = &ring->records[(ring->head + RECORDS_AHEAD) % RING_RECORDS];
+                __builtin_prefetch(record);
+                __builtin_prefetch(&record->key[8]);
+        }
+        if (until - ring->head > KEYS_AHEAD) {
+                uint8_t n_bytes;
+
+                record = &ring->records[(ring->head + KEYS_AHEAD) % RING_RECORDS];
+                n_bytes = *(const volatile uint8_t *)&record->key_bytes; /* once: checked, and then used */
+                if (n_bytes > 0 && n_bytes <= RING_KEY_BYTES_MAX)
+                        store_expect(ring->host.store, record->namespace_id, (Key){ (const char *)record->key, n_bytes });
+        }
+}
+
+static void tell_drained(DaemonRing *ring)
+{
+        void (*rest)(void *userdata) = ring->rest;
+
+        if (!rest || (!ring->is_broken && ring->head < ring->drain_until))
+                return;
+        ring->rest = NULL;
+        rest(ring->rest_userdata);
+}
+
+/* Records up to @until, @n_max of them and not much longer than a turn. True: there was something. */
+static bool carry_out(DaemonRing *ring, uint64_t until, unsigned n_max)
+{
+        uint64_t until_ns = 0;
+        unsigned n = 0;
+
+        while (ring->head != until && n < n_max && !ring->is_busy && !ring->is_broken) {
+                /* Who asks for little does not pay for the clock. */
+                if (UNLIKELY(n > 0 && n % RECORDS_PER_LOOK == 0)) {
+                        uint64_t now_ns = ring->host.now_ns();
+
+                        if (until_ns == 0)
+                                until_ns = now_ns + RING_TURN_NS;
+                        else if (now_ns > until_ns)
+                                break;
+                }
+                look_ahead(ring, until);
+                begin_record(ring);
+                n++;
+        }
+        if (n > 0) {
+                publish_head(ring);
+                wake_sleepers(ring);
+        }
+        tell_drained(ring);
+        return n > 0;
+}
+
+/* --- turns -------------------------------------------------------------------------------------------------------- */
+
+static bool take_turn(PollerItem *item)
+{
+        DaemonRing *ring = CONTAINER_OF(item, DaemonRing, item);
+
+        if (!look_at_tail(ring)) {
+                poller_remove(ring->host.poller, item);
+                tell_drained(ring);
+                return false;
+        }
+        return ring->head != ring->tail && carry_out(ring, ring->tail, RING_TURN_RECORDS);
+}
+
+/* True: something came just before it hung. */
+static bool hang_bell(PollerItem *item)
+{
+        DaemonRing *ring = CONTAINER_OF(item, DaemonRing, item);
+
+        return !ring->is_broken && ring_hang_bell(ring->header, ring->head);
+}
+
+/* A turn later on the loop. */
+static void put_off(DaemonRing *ring)
+{
+        /* A timer, not event_active(): the loop looks at all others before it runs. */
+        static const struct timeval at_once = { 0, 0 };
+
+        if (event_add(ring->resume, &at_once) < 0)
+                peer_log_failure(ring->peer, "a turn of a ring", "there is no memory for an event");
+}
+
+/* There is something, or may be: somebody looks at it from here on. Perhaps inside the store. */
+static void go_on(DaemonRing *ring)
+{
+        if (!ring->peer || ring->is_busy || ring->is_broken)
+                return;
+        if (!poller_heat(ring->host.poller, &ring->item))
+                put_off(ring);
+}
+
+static void on_bell(evutil_socket_t fd, short what, void *userdata)
+{
+        DaemonRing *ring = userdata;
+
+        facts.n_bells++;
+        /* It may say what it likes: how often we move is bounded. */
+        if (atomic_load_explicit(&ring->header->bell_cpu, memory_order_relaxed) == (uint32_t)(sched_getcpu() + 1))
+                poller_meet(ring->host.poller);
+        go_on(ring);
+}
+
+/* The poller has no room, or had none. */
+static void on_resume(evutil_socket_t fd, short what, void *userdata)
+{
+        DaemonRing *ring = userdata;
+
+        if (ring->is_busy || ring->is_broken || poller_is_hot(&ring->item))
+                return;
+        (void)take_turn(&ring->item); /* whether there was something does not matter: the bell tells */
+        if (!ring->is_busy && !ring->is_broken && hang_bell(&ring->item))
+                put_off(ring);
+}
+
+static void daemon_ring_unref(DaemonRing *ring);
+
+static void on_op_done(StoreOp *op)
+{
+        DaemonRing *ring = op->userdata;
+
+        settle_op(ring);
+        if (ring->is_submitting)
+                return;
+        publish_head(ring);
+        wake_sleepers(ring);
+        tell_drained(ring);
+        go_on(ring);
+        daemon_ring_unref(ring); /* the operation's */
+}
+
+bool daemon_ring_drain(DaemonRing *ring, void (*rest)(void *userdata), void *userdata)
+{
+        if (!look_at_tail(ring))
+                return true; /* nothing more is carried out, ever */
+        if (LIKELY(ring->head == ring->tail))
+                return true;
+        ring->rest = NULL;
+        (void)carry_out(ring, ring->tail, RING_RECORDS);
+        if (ring->head == ring->tail || ring->is_broken)
+                return true;
+        ring->drain_until = ring->tail;
+        ring->rest = rest;
+        ring->rest_userdata = userdata;
+        go_on(ring);
+        return false;
+}
+
+/* For the store, which looks whether a lease is out of use. */
+static bool is_drained(void *userdata)
+{
+        const DaemonRing *ring = userdata;
+
+        return !ring->is_busy && (ring->is_broken || atomic_load_explicit(&ring->header->tail, memory_order_acquire) ==
+                                                             ring->head);
+}
+
+/* --- beginning and end -------------------------------------------------------------------------------------------- */
+
+static void free_event(struct event **event)
+{
+        if (*event)
+                event_free(*event);
+        *event = NULL;
+}
+
+static void daemon_ring_unref(DaemonRing *ring)
+{
+        if (--ring->n_references > 0)
+                return;
+        assert(!ring->is_busy && !poller_is_hot(&ring->item));
+        free_event(&ring->bell);
+        free_event(&ring->resume);
+        ring_memory_deinit(&ring->memory);
+        (void)close_fd(ring->bell_fd);
+        free(ring);
+}
+
+DEFINE_CLEANUP(DaemonRing *, cleanup_ring, daemon_ring_unref)
+
+static bool side_drain(void *userdata, void (*rest)(void *userdata), void *rest_userdata)
+{
+        return daemon_ring_drain(userdata, rest, rest_userdata);
+}
+
+/*
+ * What is published now is carried out, what comes from here on is not. An operation that is still under way, where the
+ * connection is ended by force, has the last word.
+ */
+static void side_close(void *userdata)
+{
+        DaemonRing *ring = userdata;
+
+        ring->rest = NULL;
+        if (look_at_tail(ring))
+                while (carry_out(ring, ring->tail, RING_RECORDS))
+                        ;
+        poller_remove(ring->host.poller, &ring->item);
+        free_event(&ring->bell);
+        free_event(&ring->resume);
+        ring->is_broken = true; /* whoever looks */
+        ring->peer = NULL;
+        facts.n_rings--;
+}
+
+static void side_release(void *userdata)
+{
+        daemon_ring_unref(userdata);
+}
+
+static int make_ring(const RingHost *host, Peer *peer, DaemonRing **ret)
+{
+        _cleanup_(cleanup_ring) DaemonRing *ring = calloc(1, sizeof(*ring));
+        int r;
+
+        if (!ring)
+                return -ENOMEM;
+        ring->n_references = 1;
+        ring->memory = (RingMemory)RING_MEMORY_NULL;
+        ring->bell_fd = -1;
+        ring->host = *host;
+        ring->host.now_ns = host->now_ns ? host->now_ns : monotonic_ns;
+        ring->peer = peer;
+        poller_item_init(&ring->item);
+        ring->item.turn = take_turn;
+        ring->item.cool = hang_bell;
+        ring->op = (StoreOp){ .session = peer_get_session(peer), .item = &ring->op_item, .done = on_op_done,
+                              .userdata = ring, .fd = -1, .book_fd = -1 };
+        r = ring_memory_init(&ring->memory);
+        if (r < 0)
+                return r;
+        ring->header = ring->memory.header;
+        ring->records = (const void *)((const uint8_t *)ring->header + ring->header->records_offset);
+        ring->results = (void *)((uint8_t *)ring->header + ring->header->results_offset);
+        ring->bell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        if (ring->bell_fd < 0)
+                return -errno;
+        /* By edges: each write is one, and nobody need read the number. */
+        ring->bell = event_new(host->base, ring->bell_fd, EV_READ | EV_PERSIST | EV_ET, on_bell, ring);
+        ring->resume = event_new(host->base, -1, 0, on_resume, ring);
+        if (!ring->bell || !ring->resume || event_add(ring->bell, NULL) < 0)
+                return -ENOMEM;
+        *ret = steal_ptr(&ring);
+        return 0;
+}
+
+Status daemon_ring_new(const RingHost *host, Peer *peer, DaemonRing **ret, char **ret_detail)
+{
+        static const PeerSide side = { side_drain, side_close, side_release };
+        _cleanup_(cleanup_ring) DaemonRing *ring = NULL;
+        Session *session = peer_get_session(peer);
+        Status status;
+        int r;
+
+        *ret_detail = NULL;
+        r = make_ring(host, peer, &ring);
+        if (r < 0) {
+                if (asprintf(ret_detail, "a ring could not be made: %s", strerror(-r)) < 0)
+                        *ret_detail = NULL; /* without memory for it, no sentence */
+                return STATUS_INTERNAL;
+        }
+        status = session_charge_ring(session, RING_REGION_BYTES, ret_detail);
+        if (status != STATUS_OK)
+                return status;
+        session_set_ring(session, ring->header, is_drained, ring);
+        facts.n_rings++;
+        *ret = ring;
+        peer_set_side(peer, &side, steal_ptr(&ring));
+        return STATUS_OK;
+}
+
+int daemon_ring_fd(const DaemonRing *ring)
+{
+        return ring->memory.fd;
+}
+
+int daemon_ring_bell_fd(const DaemonRing *ring)
+{
+        return ring->bell_fd;
+}
+
+void daemon_ring_get_facts(RingFacts *ret)
+{
+        *ret = facts;
+}
