@@ -241,10 +241,33 @@ uint64_t store_idle_lease_bytes(const Store *store)
         return n_bytes;
 }
 
+/* Empty ones that nobody holds, until it is @n_bytes. */
+static uint64_t drop_orphans(Store *store, Space *space, uint64_t n_bytes)
+{
+        uint64_t n_dropped = 0;
+
+        LIST_FOREACH_SAFE(node, &space->orphans)
+        {
+                Lease *lease = LIST_ENTRY(node, Lease, link);
+
+                if (n_dropped >= n_bytes)
+                        break;
+                if (!is_idle(lease))
+                        continue;
+                n_dropped += lease->leased->region->size_bytes;
+                drop_lease(store, lease);
+        }
+        return n_dropped;
+}
+
 uint64_t store_reclaim_leases(Store *store, uint64_t n_bytes)
 {
         uint64_t n_dropped = 0;
 
+        LIST_FOREACH(node, &store->spaces)
+                if (n_dropped < n_bytes)
+                        n_dropped += drop_orphans(store, LIST_ENTRY(node, Space, link), n_bytes - n_dropped);
+        /* Then those that somebody holds, one by one: he will have to ask for another. */
         LIST_FOREACH(node, &store->spaces)
         {
                 Space *space = LIST_ENTRY(node, Space, link);
@@ -252,18 +275,15 @@ uint64_t store_reclaim_leases(Store *store, uint64_t n_bytes)
                 LIST_FOREACH_SAFE(l, &space->leases)
                 {
                         Lease *lease = LIST_ENTRY(l, Lease, link);
+                        uint64_t size_bytes = lease->leased->region->size_bytes;
 
-                        if (n_dropped < n_bytes && is_idle(lease) && recall(store, lease))
-                                continue; /* dropped below, or, where it is spoiled, already */
-                }
-                LIST_FOREACH_SAFE(l, &space->orphans)
-                {
-                        Lease *lease = LIST_ENTRY(l, Lease, link);
-
-                        if (n_dropped >= n_bytes || !is_idle(lease))
+                        if (n_dropped >= n_bytes)
+                                return n_dropped;
+                        if (!is_idle(lease) || !recall(store, lease))
                                 continue;
-                        n_dropped += lease->leased->region->size_bytes;
-                        drop_lease(store, lease);
+                        /* It is an orphan now, but for one that is spoiled and has gone already. */
+                        (void)drop_orphans(store, space, size_bytes);
+                        n_dropped += size_bytes;
                 }
         }
         return n_dropped;
