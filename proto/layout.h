@@ -197,8 +197,8 @@ typedef struct LayoutEvent {
         uint32_t type;               /* enum folio_event_type */
         uint32_t slot;
         uint8_t key_bytes;
-        uint8_t reserved[23];
-        uint8_t key[256];            /* the first key_bytes of it; what is behind is of no meaning */
+        uint8_t key[255];            /* the first key_bytes of it; what is behind is of no meaning */
+        uint8_t reserved[24];        /* of no meaning: most keys leave a record in one cache line */
 } LayoutEvent;
 
 #define LAYOUT_EVENT_WORDS (sizeof(LayoutEvent) / sizeof(uint64_t))
@@ -238,7 +238,7 @@ static_assert(offsetof(LayoutSlot, extents_block) == 40, "slot");
 static_assert(sizeof(LayoutExtents) == 4096, "extents");
 static_assert(sizeof(LayoutGrave) == 8, "grave");
 static_assert(sizeof(LayoutEvent) == 320, "event");
-static_assert(offsetof(LayoutEvent, key) == 64, "event");
+static_assert(offsetof(LayoutEvent, key) == 41, "event");
 static_assert(sizeof(LayoutPinsHeader) == 4096, "pins header");
 static_assert(offsetof(LayoutPinsHeader, n_waiting) == 64, "pins header");
 

@@ -38,8 +38,9 @@
  * it all the time, and each change of it takes the line away from him, and him from us.
  */
 #define RECORDS_PER_HEAD 16u
-#define RECORDS_AHEAD 8u             /* fetched: they lie in the client's cache */
-#define KEYS_AHEAD 2u                /* looked for in the index: their buckets lie in nobody's */
+#define RECORDS_FETCHED 12u          /* ahead: they lie in the client's cache */
+#define RECORDS_AHEAD 4u             /* copied before it is their turn, so that what they are about can be fetched too */
+#define OBJECTS_AHEAD 2u
 
 struct DaemonRing {
         unsigned n_references;       /* the peer's, and that of an operation under way */
@@ -65,7 +66,12 @@ struct DaemonRing {
         void *rest_userdata;
         StoreOp op;
         ProtoItem op_item;
-        RingRecord record;           /* the copy */
+        uint64_t n_copied;           /* records, by their number: up to here */
+        struct {
+                RingRecord record;   /* the copy */
+                uint64_t hash;       /* of its key; 0: not known */
+        } ahead[RECORDS_AHEAD];
+        RingRecord *record;          /* of them the one under way */
         RingMade made[RING_MADE_MAX];
 };
 
@@ -120,9 +126,9 @@ static void report_failure(DaemonRing *ring, Status status, const char *sentence
         atomic_store_explicit(&ring->header->n_failed, ring->n_failed, memory_order_relaxed); /* head publishes it */
         if (!ring->peer)
                 return;
-        trace_refusal(peer_get_comm(ring->peer), peer_get_cred(ring->peer), ring_record_verb(&ring->record),
-                      ring->record.key_bytes <= RING_KEY_BYTES_MAX
-                              ? (Key){ (const char *)ring->record.key, ring->record.key_bytes }
+        trace_refusal(peer_get_comm(ring->peer), peer_get_cred(ring->peer), ring_record_verb(ring->record),
+                      ring->record->key_bytes <= RING_KEY_BYTES_MAX
+                              ? (Key){ (const char *)ring->record->key, ring->record->key_bytes }
                               : (Key){ "", 0 },
                       status, sentence);
         if (status == STATUS_INTERNAL)
@@ -140,14 +146,14 @@ static void publish_head(DaemonRing *ring)
 /* The record at head has been carried out, and this came of it. */
 static void finish_record(DaemonRing *ring, Status status, const char *sentence, uint32_t slot, uint64_t generation)
 {
-        ring_record_settle(&ring->record, ring->made, status, slot, generation);
-        if (UNLIKELY(status != STATUS_OK) || ring->record.flags & RING_FLAG_RESULT)
+        ring_record_settle(ring->record, ring->made, status, slot, generation);
+        if (UNLIKELY(status != STATUS_OK) || ring->record->flags & RING_FLAG_RESULT)
                 write_result(ring, status, slot, generation);
         if (UNLIKELY(status != STATUS_OK))
                 report_failure(ring, status, sentence);
         ring->head++;
         facts.n_records++;
-        if (ring->record.flags & RING_FLAG_RESULT || ring->head % RECORDS_PER_HEAD == 0)
+        if (ring->record->flags & RING_FLAG_RESULT || ring->head % RECORDS_PER_HEAD == 0)
                 publish_head(ring);
 }
 
@@ -189,15 +195,50 @@ static void settle_op(DaemonRing *ring)
                 free(steal_ptr(&op->detail));
 }
 
+/*
+ * Copies records that are published, the one at head at least: from then on the client can do nothing to them. And has
+ * fetched what they will be about: first the bucket of the name, and then what that leads to.
+ */
+static void look_ahead(DaemonRing *ring, uint64_t until)
+{
+        Store *store = ring->host.store;
+
+        static_assert(sizeof(RingRecord) % 8 == 0, "it is copied in words");
+        if (until - ring->head > RECORDS_FETCHED) {
+                const RingRecord *fetched = &ring->records[(ring->head + RECORDS_FETCHED) % RING_RECORDS];
+
+                __builtin_prefetch(fetched);
+                __builtin_prefetch(&fetched->key[8]);
+        }
+        if (ring->n_copied < ring->head)
+                ring->n_copied = ring->head;
+        for (; ring->n_copied < until && ring->n_copied - ring->head < RECORDS_AHEAD; ring->n_copied++) {
+                RingRecord *record = &ring->ahead[ring->n_copied % RECORDS_AHEAD].record;
+                uint64_t *hash = &ring->ahead[ring->n_copied % RECORDS_AHEAD].hash;
+
+                seqlock_copy_out(record, &ring->records[ring->n_copied % RING_RECORDS], sizeof(*record) / 8);
+                *hash = 0;
+                if (record->key_bytes > 0 && record->key_bytes <= RING_KEY_BYTES_MAX)
+                        *hash = store_expect(store, record->namespace_id,
+                                             (Key){ (const char *)record->key, record->key_bytes });
+        }
+        if (ring->n_copied - ring->head > OBJECTS_AHEAD) {
+                unsigned next = (ring->head + OBJECTS_AHEAD) % RECORDS_AHEAD;
+
+                if (ring->ahead[next].hash)
+                        store_expect_object(store, ring->ahead[next].record.namespace_id, ring->ahead[next].hash);
+        }
+}
+
 /* The record at head, begun; and ended, unless it is busy then. */
 static void begin_record(DaemonRing *ring)
 {
         Status status = STATUS_OK;
         const char *sentence = NULL;
 
-        static_assert(sizeof(RingRecord) % 8 == 0, "it is copied in words");
-        seqlock_copy_out(&ring->record, &ring->records[ring->head % RING_RECORDS], sizeof(RingRecord) / 8);
-        switch (ring_record_translate(&ring->record, ring->made, ring->host.packed_bytes_max, &ring->op, &ring->op_item,
+        ring->record = &ring->ahead[ring->head % RECORDS_AHEAD].record;
+        ring->op.hash = ring->ahead[ring->head % RECORDS_AHEAD].hash;
+        switch (ring_record_translate(ring->record, ring->made, ring->host.packed_bytes_max, &ring->op, &ring->op_item,
                                       &status, &sentence)) {
         case RING_FATE_SUBMIT:
                 ring->is_busy = ring->is_submitting = true;
@@ -214,29 +255,6 @@ static void begin_record(DaemonRing *ring)
         case RING_FATE_BREACH:
                 break_rule(ring, sentence);
                 break;
-        }
-}
-
-/*
- * What is read here of records to come is a hint, and is read again when their turn comes: whatever the client makes of them
- * meanwhile, the worst is that the wrong line is fetched.
- */
-static void look_ahead(const DaemonRing *ring, uint64_t until)
-{
-        const RingRecord *record;
-
-        if (until - ring->head > RECORDS_AHEAD) {
-                record = &ring->records[(ring->head + RECORDS_AHEAD) % RING_RECORDS];
-                __builtin_prefetch(record);
-                __builtin_prefetch(&record->key[8]);
-        }
-        if (until - ring->head > KEYS_AHEAD) {
-                uint8_t n_bytes;
-
-                record = &ring->records[(ring->head + KEYS_AHEAD) % RING_RECORDS];
-                n_bytes = *(const volatile uint8_t *)&record->key_bytes; /* once: checked, and then used */
-                if (n_bytes > 0 && n_bytes <= RING_KEY_BYTES_MAX)
-                        store_expect(ring->host.store, record->namespace_id, (Key){ (const char *)record->key, n_bytes });
         }
 }
 

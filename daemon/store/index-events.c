@@ -7,40 +7,45 @@
 
 #include "proto/seqlock.h"
 
-#define HEAD_WORDS (offsetof(LayoutEvent, reserved) / sizeof(uint64_t) + 1)
-#define KEY_WORD (offsetof(LayoutEvent, key) / sizeof(uint64_t))
+#define LINE_BYTES 64u
+#define EVENTS_AHEAD 2u              /* whose places are fetched */
 
-static void prefetch(const LayoutEvent *event)
+static void prefetch(const IndexEvents *events, uint64_t sequence, size_t n_bytes)
 {
+        const LayoutEvent *event = &events->events[layout_event_place(sequence, events->header->n_events)];
+
         __builtin_prefetch(event, 1);
-        __builtin_prefetch(event->key, 1);
+        if (n_bytes > LINE_BYTES)
+                __builtin_prefetch((const uint8_t *)event + LINE_BYTES, 1);
 }
 
 void index_events_add(IndexEvents *events, enum folio_event_type type, uint32_t slot, const LayoutSlot *record,
-                      const uint64_t *key, uint64_t now_ns)
+                      const void *key, uint64_t now_ns)
 {
         LayoutIndexHeader *h = events->header;
         uint64_t sequence = atomic_load_explicit(&h->event_sequence, memory_order_relaxed) + 1;
         LayoutEvent *shared = &events->events[layout_event_place(sequence, h->n_events)];
+        size_t n_bytes = offsetof(LayoutEvent, key) + record->key_bytes;
         LayoutEvent event;
 
-        memset(&event, 0, HEAD_WORDS * sizeof(uint64_t));
+        /* The last word to its end: what is behind the key means nothing, but shall not be what was on our stack. */
+        memset((uint8_t *)&event + (n_bytes & ~(size_t)7), 0, sizeof(uint64_t));
         event.generation = record->generation;
         event.size_bytes = record->size_bytes;
         event.time_ns = now_ns;
         event.type = type;
         event.slot = slot;
         event.key_bytes = record->key_bytes;
+        memcpy(event.key, key, record->key_bytes);
 
         /* 0 first: a watcher that copies the record this one overwrites sees that it has been lapped. */
         atomic_store_explicit(&shared->sequence, 0, memory_order_relaxed);
         atomic_thread_fence(memory_order_release);
-        seqlock_copy_in((uint64_t *)(void *)shared + 1, (uint64_t *)(void *)&event + 1, HEAD_WORDS - 1);
-        seqlock_copy_in((uint64_t *)(void *)shared + KEY_WORD, key, (record->key_bytes + 7u) / 8);
+        seqlock_copy_in((uint64_t *)(void *)shared + 1, (uint64_t *)(void *)&event + 1, (n_bytes + 7) / 8 - 1);
         /* For watchers: who sees the number sees the record. */
         atomic_store_explicit(&shared->sequence, sequence, memory_order_release);
         atomic_store_explicit(&h->event_sequence, sequence, memory_order_release);
         atomic_store_explicit(&h->event_futex, (uint32_t)sequence, memory_order_release);
-        /* The ring is larger than the caches: the next one's place is on its way while other things are done. */
-        prefetch(&events->events[layout_event_place(sequence + 1, h->n_events)]);
+        /* The log may be larger than the caches: the next places are on their way while other things are done. */
+        prefetch(events, sequence + EVENTS_AHEAD, n_bytes);
 }

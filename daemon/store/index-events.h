@@ -17,8 +17,8 @@ typedef struct IndexEvents {
         LayoutEvent *events;
 } IndexEvents;
 
-/* Of the object in @slot: of @record what comes before region_id is looked at; @key is its key, in whole words. */
+/* Of the object in @slot: of @record what comes before region_id is looked at; @key: record->key_bytes of its key. */
 void index_events_add(IndexEvents *events, enum folio_event_type type, uint32_t slot, const LayoutSlot *record,
-                      const uint64_t *key, uint64_t now_ns);
+                      const void *key, uint64_t now_ns);
 
 #endif

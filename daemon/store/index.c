@@ -416,6 +416,26 @@ void index_prefetch(const Index *index, uint64_t hash)
         __builtin_prefetch(&index->table.buckets[index_table_bucket_of(&index->table, hash)], 1);
 }
 
+bool index_prefetch_slot(const Index *index, uint64_t hash, uint32_t *ret_slot)
+{
+        const LayoutBucket *bucket = &index->table.buckets[index_table_bucket_of(&index->table, hash)];
+        uint16_t tag = layout_tag(hash);
+
+        for (unsigned i = 0; i < LAYOUT_BUCKET_ENTRIES; i++) {
+                uint32_t entry = atomic_load_explicit(&bucket->slot[i], memory_order_relaxed);
+
+                if (!entry)
+                        return false;
+                if (atomic_load_explicit(&bucket->tag[i], memory_order_relaxed) != tag)
+                        continue;
+                __builtin_prefetch(&index->slots[entry - 1], 1);
+                __builtin_prefetch(index->slots[entry - 1].key, 1);
+                *ret_slot = entry - 1;
+                return true;
+        }
+        return false;
+}
+
 bool index_find(const Index *index, Key key, uint64_t hash, uint32_t *ret_slot)
 {
         uint16_t tag = layout_tag(hash);

@@ -55,6 +55,9 @@ uint64_t index_hash(const Index *index, Key key);
 /* That hash will be asked for soon: its place in the table, which is hardly ever in a cache, is fetched meanwhile. */
 void index_prefetch(const Index *index, uint64_t hash);
 
+/* When that is there: the slot that the hash most probably leads to. False: none. */
+bool index_prefetch_slot(const Index *index, uint64_t hash, uint32_t *ret_slot);
+
 bool index_find(const Index *index, Key key, uint64_t hash, uint32_t *ret_slot);
 
 /* Why a name is not there: an enum folio_event_type or LAYOUT_GRAVE_WRITER_DIED; 0: not known. */

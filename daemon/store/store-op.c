@@ -93,12 +93,25 @@ void store_submit(Store *store, StoreOp *op)
         run_op(store, op);
 }
 
-void store_expect(Store *store, uint32_t namespace_id, Key key)
+uint64_t store_expect(Store *store, uint32_t namespace_id, Key key)
 {
         const Space *space = store_find_space_by_id(store, namespace_id);
+        uint64_t hash;
 
-        if (space && key.n_bytes <= FOLIO_KEY_BYTES_MAX)
-                index_prefetch(space->index, index_hash(space->index, key));
+        if (!space || key.n_bytes > FOLIO_KEY_BYTES_MAX)
+                return 0;
+        hash = index_hash(space->index, key);
+        index_prefetch(space->index, hash);
+        return hash;
+}
+
+void store_expect_object(Store *store, uint32_t namespace_id, uint64_t hash)
+{
+        const Space *space = store_find_space_by_id(store, namespace_id);
+        uint32_t slot;
+
+        if (space && index_prefetch_slot(space->index, hash, &slot))
+                __builtin_prefetch(&space->objects[slot]);
 }
 
 void store_run_queue(Store *store, List *consume_queue)
@@ -155,7 +168,7 @@ static int resolve_key(StoreOp *op, Target *target)
         if (!is_key_checked(op) && !key_is_valid(key.bytes, key.n_bytes))
                 return store_refuse(&op->detail, STATUS_INVALID, "a key is 1 to %d bytes without NUL",
                                     FOLIO_KEY_BYTES_MAX);
-        target->hash = index_hash(space->index, key);
+        target->hash = op->hash ? op->hash : index_hash(space->index, key);
         claim = find_claim(space, target->hash);
         if (claim) {
                 list_push_back(&claim->waiters, &op->link);

@@ -131,6 +131,7 @@ struct StoreOp {
         ProtoVerb verb;              /* PUT, CREATE, WRITE, SEAL, ABORT, REGION, RELEASE, TRUNCATE, DELETE, LEASE */
         uint32_t namespace_id;
         const ProtoItem *item;
+        uint64_t hash;               /* what store_expect() has answered for the very same key; 0: it was not asked */
         uint64_t leased_region_id;   /* PUT, CREATE: the bytes lie there, at item->offset_bytes; 0: in staging memory */
         void (*done)(StoreOp *op);
         void *userdata;
@@ -157,9 +158,11 @@ void store_submit(Store *store, StoreOp *op);
 
 /*
  * An operation about @key comes next but for a few: what it will look at first, and is hardly ever in a cache, is
- * fetched meanwhile. A hint: @namespace_id and @key may be anything, also what somebody is changing at this moment.
+ * fetched meanwhile. A hint: @namespace_id and @key may be anything. What it answers is for StoreOp.hash, and, a little
+ * later, for store_expect_object(), which fetches what the name leads to.
  */
-void store_expect(Store *store, uint32_t namespace_id, Key key);
+uint64_t store_expect(Store *store, uint32_t namespace_id, Key key);
+void store_expect_object(Store *store, uint32_t namespace_id, uint64_t hash);
 
 /*
  * Verbs that are about namespaces or only look, and never wait. Each returns STATUS_OK or another status with

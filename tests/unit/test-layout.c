@@ -100,7 +100,7 @@ static void test_buckets_slots_events_pins(void **state)
                 OFFSET(LayoutEvent, type, 32),
                 OFFSET(LayoutEvent, slot, 36),
                 OFFSET(LayoutEvent, key_bytes, 40),
-                OFFSET(LayoutEvent, key, 64),
+                OFFSET(LayoutEvent, key, 41),
                 OFFSET(LayoutPinsHeader, magic, 0),
                 OFFSET(LayoutPinsHeader, layout_version, 8),
                 OFFSET(LayoutPinsHeader, n_slots_max, 12),
