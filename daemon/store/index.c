@@ -603,12 +603,23 @@ uint8_t index_grave_reason(const Index *index, uint64_t hash)
         return (grave ^ hash) & ~LAYOUT_GRAVE_REASON_MASK ? 0 : (uint8_t)(grave & LAYOUT_GRAVE_REASON_MASK);
 }
 
+void index_event_of(Index *index, enum folio_event_type type, uint32_t slot, const LayoutSlot *record, uint64_t now_ns)
+{
+        uint64_t words[KEY_WORDS_MAX];
+        const void *key = record->key;
+
+        if (record->key_bytes > LAYOUT_SLOT_KEY_BYTES) {
+                copy_key_words(index, slot, record->key_bytes, words);
+                key = words;
+        }
+        index_events_add(&index->events, type, slot, record, key, now_ns);
+        index->wakes.has_events = true;
+}
+
 void index_event(Index *index, enum folio_event_type type, uint32_t slot, uint64_t now_ns)
 {
-        LayoutSlot head = get_head(index, slot);
-        uint64_t key[KEY_WORDS_MAX];
+        LayoutSlot record = get_head(index, slot);
 
-        copy_key_words(index, slot, head.key_bytes, key);
-        index_events_add(&index->events, type, slot, &head, key, now_ns);
-        index->wakes.has_events = true;
+        seqlock_copy_out(record.key, index->slots[slot].key, LAYOUT_SLOT_KEY_BYTES / 8);
+        index_event_of(index, type, slot, &record, now_ns);
 }

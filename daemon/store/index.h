@@ -110,6 +110,9 @@ void index_free_slot(Index *index, uint32_t slot);
 /* Adds a record to the event log: key, generation and size are the slot's. */
 void index_event(Index *index, enum folio_event_type type, uint32_t slot, uint64_t now_ns);
 
+/* The same for who has the slot's record at hand. */
+void index_event_of(Index *index, enum folio_event_type type, uint32_t slot, const LayoutSlot *record, uint64_t now_ns);
+
 /* Wakes who waits for what has changed since the last time. True: there were events. */
 bool index_flush(Index *index);
 

@@ -240,7 +240,7 @@ void store_publish_over(Store *store, Object *object, Session *session, ObjectSt
                 index_replace(space->index, rival->slot, object->slot);
         else if (!is_named)
                 index_insert(space->index, object->slot);
-        index_event(space->index, rival ? FOLIO_EVENT_REPLACED : FOLIO_EVENT_SEALED, object->slot, now_ns);
+        index_event_of(space->index, rival ? FOLIO_EVENT_REPLACED : FOLIO_EVENT_SEALED, object->slot, record, now_ns);
         begin_life(store, object, session, record);
         store_mark_dirty(store, space);
         if (rival)
