@@ -54,6 +54,26 @@ LayoutBucket *index_table_next(const IndexTable *table, const LayoutBucket *buck
         return next ? &table->overflow[next - 1] : NULL;
 }
 
+bool index_table_prefetch_slot(const IndexTable *table, uint64_t hash, uint32_t *ret_slot)
+{
+        const LayoutBucket *bucket = &table->buckets[index_table_bucket_of(table, hash)];
+        uint16_t tag = layout_tag(hash);
+
+        for (unsigned i = 0; i < LAYOUT_BUCKET_ENTRIES; i++) {
+                uint32_t entry = atomic_load_explicit(&bucket->slot[i], memory_order_relaxed);
+
+                if (!entry)
+                        return false;
+                if (atomic_load_explicit(&bucket->tag[i], memory_order_relaxed) != tag)
+                        continue;
+                __builtin_prefetch(&table->slots[entry - 1], 1);
+                __builtin_prefetch(table->slots[entry - 1].key, 1);
+                *ret_slot = entry - 1;
+                return true;
+        }
+        return false;
+}
+
 static uint32_t entry_at(IndexPlace place)
 {
         return atomic_load_explicit(&place.bucket->slot[place.entry], memory_order_relaxed);

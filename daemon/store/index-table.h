@@ -43,6 +43,8 @@ void index_table_deinit(IndexTable *table);
 
 uint32_t index_table_bucket_of(const IndexTable *table, uint64_t hash);
 uint64_t index_table_hash_of(const IndexTable *table, uint32_t slot);
+/* The slot that the hash most probably leads to is fetched; the bucket should be there. False: none. */
+bool index_table_prefetch_slot(const IndexTable *table, uint64_t hash, uint32_t *ret_slot);
 LayoutBucket *index_table_next(const IndexTable *table, const LayoutBucket *bucket); /* NULL: the chain ends */
 
 bool index_table_find(const IndexTable *table, uint32_t bucket, uint32_t slot, IndexPlace *ret);

@@ -22,6 +22,7 @@
 #include "base/macro.h"
 #include "daemon/memory/array.h"
 #include "daemon/store/index-events.h"
+#include "daemon/store/index-graves.h"
 #include "daemon/store/index-heap.h"
 #include "daemon/store/index-pieces.h"
 #include "daemon/store/index-table.h"
@@ -30,12 +31,9 @@
 
 #define HEAP_BYTES_PER_SLOT 512
 #define HEAP_BYTES_MIN (UINT64_C(16) << 20)
-#define GRAVES_MIN 1024u
-#define GRAVES_MAX (1u << 20)
 #define CLOSE_WAKES_MAX 1024u /* a piece of a millisecond */
 #define SLOT_HEAD_WORDS (offsetof(LayoutSlot, region_id) / sizeof(uint64_t))
 #define KEY_WORDS_MAX (ALIGN_UP(FOLIO_KEY_BYTES_MAX, 8) / 8)
-#define GRAVES_PER_WRITE 128u /* graves lie at random: after so many writes nearly every page of them is there */
 
 enum { AREA_BUCKETS, AREA_OVERFLOW, AREA_SLOTS, AREA_GRAVES, AREA_EVENTS, AREA_HEAP, _AREA_MAX };
 
@@ -44,13 +42,12 @@ struct Index {
         LayoutIndexHeader *header;   /* and what it describes: */
         IndexTable table;
         LayoutSlot *slots;
-        LayoutGrave *graves;
+        IndexGraves graves;
         IndexEvents events;
         IndexHeap heap;
         size_t n_slot_links;
         uint32_t *slot_links;        /* of free slots: the next + 1 */
         uint32_t first_free_slot;    /* + 1 */
-        uint64_t n_graves_written;
         IndexPieces pieces[_AREA_MAX];
         IndexWakes wakes;
 };
@@ -67,15 +64,6 @@ static bool plan_area(uint64_t *end, uint64_t n, uint64_t each_bytes, uint64_t *
                checked_add(*ret_offset, n_bytes, end);
 }
 
-static uint32_t plan_graves(uint32_t n_slots_max)
-{
-        uint32_t n = GRAVES_MIN;
-
-        while (n < GRAVES_MAX && n < n_slots_max / 4)
-                n *= 2;
-        return n;
-}
-
 bool index_plan(uint32_t n_slots_max, uint32_t n_events, LayoutIndexHeader *ret)
 {
         LayoutIndexHeader *h = ret;
@@ -87,7 +75,7 @@ bool index_plan(uint32_t n_slots_max, uint32_t n_events, LayoutIndexHeader *ret)
         h->n_events = n_events;
         h->n_buckets_max = index_table_plan_buckets(n_slots_max);
         h->n_overflow_max = index_table_plan_overflow(n_slots_max);
-        h->n_graves = plan_graves(n_slots_max);
+        h->n_graves = index_graves_plan(n_slots_max);
         n_heap = MAX((uint64_t)n_slots_max * HEAP_BYTES_PER_SLOT, HEAP_BYTES_MIN);
         if (!plan_area(&end, h->n_buckets_max, sizeof(LayoutBucket), &h->buckets_offset) ||
             !plan_area(&end, h->n_overflow_max, sizeof(LayoutBucket), &h->overflow_offset) ||
@@ -157,8 +145,7 @@ bool index_take_pieces(Index *index, uint64_t n_bytes_max, uint64_t *ret_offset_
                                  sizeof(LayoutBucket),
                 [AREA_OVERFLOW] = (uint64_t)index->table.n_overflow_touched * sizeof(LayoutBucket),
                 [AREA_SLOTS] = (uint64_t)index_n_slots(index) * sizeof(LayoutSlot),
-                [AREA_GRAVES] = index->n_graves_written < h->n_graves / GRAVES_PER_WRITE ?
-                                        0 : (uint64_t)h->n_graves * sizeof(LayoutGrave),
+                [AREA_GRAVES] = index_graves_used_bytes(&index->graves),
                 [AREA_EVENTS] = MIN(n_events, (uint64_t)h->n_events) * sizeof(LayoutEvent),
                 [AREA_HEAP] = (uint64_t)index->heap.n_units_touched * LAYOUT_HEAP_UNIT_BYTES,
         };
@@ -199,7 +186,7 @@ int index_new(const IndexConfig *config, Index **ret)
         index->table.buckets = (LayoutBucket *)(void *)(base + plan.buckets_offset);
         index->table.overflow = (LayoutBucket *)(void *)(base + plan.overflow_offset);
         index->table.slots = index->slots;
-        index->graves = (LayoutGrave *)(void *)(base + plan.graves_offset);
+        index->graves = (IndexGraves){ (LayoutGrave *)(void *)(base + plan.graves_offset), plan.n_graves, 0 };
         index->events = (IndexEvents){ index->header, (LayoutEvent *)(void *)(base + plan.events_offset) };
         index_heap_init(&index->heap, base + plan.heap_offset, plan.heap_bytes);
         init_pieces(index, &plan);
@@ -418,22 +405,7 @@ void index_prefetch(const Index *index, uint64_t hash)
 
 bool index_prefetch_slot(const Index *index, uint64_t hash, uint32_t *ret_slot)
 {
-        const LayoutBucket *bucket = &index->table.buckets[index_table_bucket_of(&index->table, hash)];
-        uint16_t tag = layout_tag(hash);
-
-        for (unsigned i = 0; i < LAYOUT_BUCKET_ENTRIES; i++) {
-                uint32_t entry = atomic_load_explicit(&bucket->slot[i], memory_order_relaxed);
-
-                if (!entry)
-                        return false;
-                if (atomic_load_explicit(&bucket->tag[i], memory_order_relaxed) != tag)
-                        continue;
-                __builtin_prefetch(&index->slots[entry - 1], 1);
-                __builtin_prefetch(index->slots[entry - 1].key, 1);
-                *ret_slot = entry - 1;
-                return true;
-        }
-        return false;
+        return index_table_prefetch_slot(&index->table, hash, ret_slot);
 }
 
 bool index_find(const Index *index, Key key, uint64_t hash, uint32_t *ret_slot)
@@ -585,11 +557,8 @@ void index_retract(Index *index, uint32_t slot, uint8_t reason)
         /* For those who pin: from here on, who looks at the slot after its pin takes the pin away again. */
         store_state(index, slot, LAYOUT_SLOT_RETRACTED);
         /* Before the entry goes: a reader that finds no entry finds the grave. */
-        if (reason) {
-                index->n_graves_written++;
-                atomic_store_explicit(&index->graves[layout_grave_place(hash, index->header->n_graves)],
-                                      layout_grave(hash, reason), memory_order_relaxed);
-        }
+        if (reason)
+                index_graves_write(&index->graves, hash, reason);
         index_table_remove(&index->table, bucket, place);
         change_end(index, bucket);
         count_named(index, -1);
@@ -597,10 +566,7 @@ void index_retract(Index *index, uint32_t slot, uint8_t reason)
 
 uint8_t index_grave_reason(const Index *index, uint64_t hash)
 {
-        uint64_t grave = atomic_load_explicit(&index->graves[layout_grave_place(hash, index->header->n_graves)],
-                                              memory_order_relaxed);
-
-        return (grave ^ hash) & ~LAYOUT_GRAVE_REASON_MASK ? 0 : (uint8_t)(grave & LAYOUT_GRAVE_REASON_MASK);
+        return index_graves_read(&index->graves, hash);
 }
 
 void index_event_of(Index *index, enum folio_event_type type, uint32_t slot, const LayoutSlot *record, uint64_t now_ns)
