@@ -92,7 +92,7 @@ static BatchTurn get_one(Batch *batch, size_t index)
                 batch_set_error(batch, index, r);
                 return BATCH_ON;
         }
-        switch (get_try(object, key, get->regions.flags, &look, &r)) {
+        switch (get_try(object, key, get->regions.flags, batch->op.is_waited, &look, &r)) {
         case GET_DONE:
                 batch_set_error(batch, index, get_finish(&get->regions, index, object, NULL, -1));
                 return BATCH_ON;
@@ -104,6 +104,9 @@ static BatchTurn get_one(Batch *batch, size_t index)
         case GET_WRITING:
                 r = get->until.deadline_ns ? 1 : get_explain_writing(item->name);
                 break;
+        case GET_UNSURE:
+                object_unref(object);
+                return BATCH_UNSURE;
         case GET_FAILED:
                 break;
         }

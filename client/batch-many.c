@@ -86,7 +86,10 @@ static BatchTurn stat_one(Batch *batch, size_t index)
         if (r == BATCH_OPENING)
                 return BATCH_OPENING;
         if (r == 0)
-                r = stat_look(space, key, item->name, item->stat, item->stat->struct_bytes);
+                r = stat_look(batch->op.client, space, key, item->name, batch->op.is_waited, item->stat,
+                              item->stat->struct_bytes);
+        if (r == SETTLE_ASK)
+                return BATCH_UNSURE;
         batch_set_error(batch, index, r);
         return BATCH_ON;
 }

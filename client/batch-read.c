@@ -84,7 +84,7 @@ static BatchTurn read_name(Batch *batch, size_t index)
                 batch_set_error(batch, index, r);
                 return BATCH_ON;
         }
-        switch (get_try(object, key, FOLIO_GET_UNMAPPED, &look, &r)) {
+        switch (get_try(object, key, FOLIO_GET_UNMAPPED, batch->op.is_waited, &look, &r)) {
         case GET_DONE:
                 r = object_check_range(object, item->offset_bytes, item->n_bytes);
                 if (r == 0)
@@ -103,6 +103,9 @@ static BatchTurn read_name(Batch *batch, size_t index)
         case GET_WRITING:
                 r = get_explain_writing(item->name);
                 break;
+        case GET_UNSURE:
+                object_unref(object);
+                return BATCH_UNSURE;
         case GET_FAILED:
                 break;
         }

@@ -22,6 +22,7 @@ int batch_init(Batch *batch, Client *client, const BatchKind *kind, void *items,
         batch->next = batch->next_ahead = 0;
         batch->first_failed = n_items;
         batch->is_opened = batch->is_cancelled = false;
+        batch->unsure_at = 0;
         batch->failed = 0;
         return 0;
 }
@@ -107,6 +108,21 @@ static void batch_opened(Op *op)
                 op->error = 0;
         } else {
                 batch->is_opened = true;
+        }
+        batch_go(op);
+}
+
+/* --- an index that is being changed ------------------------------------------------------------------------------- */
+
+/* Where foliod does not answer it is this item's error; the next ones find out for themselves. */
+static void batch_asked(Op *op)
+{
+        Batch *batch = CONTAINER_OF(op, Batch, op);
+
+        if (op->error) {
+                batch_set_error(batch, batch->next, error_set_sentence(op->error, op->sentence));
+                op->error = 0;
+                batch->next++;
         }
         batch_go(op);
 }
@@ -203,6 +219,12 @@ void batch_go(Op *op)
                 return;
         case BATCH_OPENING:
                 names_open(op, batch->wanted, batch_opened);
+                return;
+        case BATCH_UNSURE:
+                if (batch->unsure_at != batch->next)
+                        op->n_settles = 0;
+                batch->unsure_at = batch->next;
+                settle_ask(op, batch_asked);
                 return;
         case BATCH_AWAY:
                 return;

@@ -18,6 +18,7 @@ typedef enum BatchTurn {
         BATCH_ON,                    /* the item has its error, or is under way: to the next */
         BATCH_BUSY,                  /* the same again when an answer has come */
         BATCH_OPENING,               /* the same again when `wanted` is open */
+        BATCH_UNSURE,                /* the same again when foliod has ended what it is doing to the index */
         BATCH_AWAY,                  /* batch_go() will be scheduled; the batch is not to be touched */
 } BatchTurn;
 
@@ -48,6 +49,7 @@ struct Batch {
         Key wanted;
         bool is_opened;              /* `wanted`, as op.space, for the item that asked */
         bool is_cancelled;
+        size_t unsure_at;            /* the item that was so last */
         int failed;                  /* why failed_namespace cannot be had: asked once, not once for each item */
         Key failed_namespace;
         char failed_sentence[ERROR_SENTENCE_BYTES];

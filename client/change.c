@@ -25,8 +25,8 @@ static void change_send(Op *op)
         change->item.key = op->key;
         /* The size it has already: nothing to do, and nobody to ask. All other refusals are the daemon's. */
         if (change->verb == VERB_TRUNCATE && op->space->shared && (op->space->rights & FOLIO_RIGHT_WRITE) &&
-            get_look(op->space, op->key, op->name, &look) == 0 && look.copy.state == LAYOUT_SLOT_MUTABLE &&
-            look.copy.size_bytes == change->item.size_bytes) {
+            get_look(op->client, op->space, op->key, op->name, false, &look) == 0 &&
+            look.copy.state == LAYOUT_SLOT_MUTABLE && look.copy.size_bytes == change->item.size_bytes) {
                 op_complete(op);
                 return;
         }

@@ -24,7 +24,7 @@
 #include "client/pipe.h"
 #include "client/search.h"
 
-#define OPEN_FLAGS (FOLIO_OPEN_SPAWN | FOLIO_OPEN_DUMPABLE | FOLIO_OPEN_VISIBLE)
+#define OPEN_FLAGS (FOLIO_OPEN_SPAWN | FOLIO_OPEN_DUMPABLE | FOLIO_OPEN_VISIBLE | FOLIO_OPEN_TOOL)
 
 enum {
         CLIENT_TIMEOUT_MS_DEFAULT = 30000,
@@ -172,6 +172,7 @@ typedef struct OpenOp {
         Op op;
         SearchPlan plan;
         uint64_t timeout_ns;
+        bool is_tool;
         char client_name[PROTO_CLIENT_NAME_BYTES_MAX];
 } OpenOp;
 
@@ -214,6 +215,7 @@ static void open_connect(OpenOp *open, int consume_socket)
                 .version_min = PROTO_VERSION,
                 .version_max = PROTO_VERSION,
                 .client_name = { open->client_name, strnlen(open->client_name, sizeof(open->client_name)) },
+                .is_tool = open->is_tool,
         };
 
         requests_connect(client->requests, consume_socket);
@@ -324,6 +326,7 @@ static int open_init(OpenOp *open, const struct folio_open_options *given, struc
                 return error_set(error_from_errno(r), "opening a client failed: %s", strerror(-r));
         op_init(&open->op, client);
         open->timeout_ns = timeout_ns;
+        open->is_tool = options.flags & FOLIO_OPEN_TOOL;
         memcpy(open->client_name, options.client_name, strnlen(options.client_name, sizeof(open->client_name)));
         *ret_client = client;
         return 0;

@@ -9,6 +9,7 @@
 
 #include "base/checked.h"
 #include "base/cleanup.h"
+#include "client/fill.h"
 #include "client/lib/maps.h"
 #include "client/lib/splice.h"
 #include "client/made.h"
@@ -90,12 +91,7 @@ static int write_region(int region_fd, uint64_t offset_bytes, int fd, uint64_t n
  */
 static bool is_huge(const Object *object, uint64_t n_bytes)
 {
-        LayoutSlot copy;
-
-        if (n_bytes < HUGE_BYTES || !object->space->shared || !lookup_read_slot(object->space, object->slot, &copy))
-                return false;
-        return copy.generation == object->generation && copy.huge_folios >= object->capacity_bytes / HUGE_BYTES / 2 &&
-               copy.huge_folios > 0;
+        return n_bytes >= HUGE_BYTES && fill_is_huge(object->space, object->slot, object->generation, object->capacity_bytes);
 }
 
 /* For this call only: what maps an object writable stands in the way of its seal. 1: cannot be mapped. */

@@ -3,7 +3,6 @@
  * What the index answers, and the mappings we have: the part of a get that takes no operation. The clock is looked at
  * only for objects that expire.
  */
-#include <sched.h>
 #include <time.h>
 
 #include "base/checked.h"
@@ -13,7 +12,6 @@
 
 enum {
         GET_TRIES_MAX = 1000,        /* at an object that is replaced every time we have found it */
-        GET_UNSURE_MAX = 64,
 };
 
 static uint64_t realtime_ns(void)
@@ -24,15 +22,28 @@ static uint64_t realtime_ns(void)
         return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
 }
 
-/* The clock is looked at only for objects that expire. */
-static LookupOutcome find(const Space *space, Key key, Lookup *ret)
+static LookupOutcome find_later(Client *client, const Space *space, Key key, bool may_wait, Lookup *ret,
+                                int *ret_unsure)
+{
+        Settle settle = settle_begin(client, space, may_wait);
+        LookupOutcome outcome;
+
+        do {
+                *ret_unsure = settle_bucket(&settle, ret);
+                if (*ret_unsure != 0)
+                        return LOOKUP_UNSURE;
+                outcome = lookup_find(space, key, 0, ret);
+        } while (outcome == LOOKUP_UNSURE);
+        return outcome;
+}
+
+/* UNSURE: *@ret_unsure is what settle_bucket() says. The clock is looked at only for objects that expire. */
+static LookupOutcome find(Client *client, const Space *space, Key key, bool may_wait, Lookup *ret, int *ret_unsure)
 {
         LookupOutcome outcome = lookup_find(space, key, 0, ret);
 
-        for (unsigned i = 0; UNLIKELY(outcome == LOOKUP_UNSURE) && i < GET_UNSURE_MAX; i++) {
-                (void)sched_yield();
-                outcome = lookup_find(space, key, 0, ret);
-        }
+        if (UNLIKELY(outcome == LOOKUP_UNSURE))
+                outcome = find_later(client, space, key, may_wait, ret, ret_unsure);
         if (outcome == LOOKUP_FOUND && UNLIKELY(ret->copy.expires_ns != 0) && ret->copy.expires_ns <= realtime_ns()) {
                 ret->reason = FOLIO_EVENT_EXPIRED;
                 return LOOKUP_MISSING;
@@ -40,13 +51,7 @@ static LookupOutcome find(const Space *space, Key key, Lookup *ret)
         return outcome;
 }
 
-static int explain_unsure(const Space *space)
-{
-        return error_set(FOLIO_E_PROTOCOL, "the index of namespace %s is in the middle of a change that does not end; "
-                                           "has foliod died?", space->name);
-}
-
-GetOutcome get_try(Object *object, Key key, uint32_t flags, Lookup *look, int *ret_error)
+GetOutcome get_try(Object *object, Key key, uint32_t flags, bool may_wait, Lookup *look, int *ret_error)
 {
         Space *space = object->space;
 
@@ -54,13 +59,15 @@ GetOutcome get_try(Object *object, Key key, uint32_t flags, Lookup *look, int *r
                 bool writable = flags & FOLIO_GET_WRITABLE;
                 int r;
 
-                switch (find(space, key, look)) {
+                switch (find(object->client, space, key, may_wait, look, &r)) {
                 case LOOKUP_FOUND:
                         break;
                 case LOOKUP_MISSING:
                         return GET_MISSING;
                 case LOOKUP_UNSURE:
-                        *ret_error = explain_unsure(space);
+                        if (r == SETTLE_ASK)
+                                return GET_UNSURE;
+                        *ret_error = r;
                         return GET_FAILED;
                 }
                 if (look->copy.state == LAYOUT_SLOT_WRITING)
@@ -85,7 +92,8 @@ GetOutcome get_try(Object *object, Key key, uint32_t flags, Lookup *look, int *r
                 *ret_error = r;
                 return GET_FAILED;
         }
-        *ret_error = explain_unsure(space);
+        *ret_error = error_set(FOLIO_E_PROTOCOL, "%s:%.*s is replaced faster than it can be held", space->name,
+                               (int)key.n_bytes, key.bytes);
         return GET_FAILED;
 }
 
@@ -138,9 +146,11 @@ int get_explain_writing(const char *name)
         return error_set(FOLIO_E_WRITING, "%s is still being written: get it with a timeout, or later", name);
 }
 
-int get_look(Space *space, Key key, const char *name, Lookup *ret_look)
+int get_look(Client *client, Space *space, Key key, const char *name, bool may_wait, Lookup *ret_look)
 {
-        switch (find(space, key, ret_look)) {
+        int unsure = 0;
+
+        switch (find(client, space, key, may_wait, ret_look, &unsure)) {
         case LOOKUP_FOUND:
                 return 0;
         case LOOKUP_MISSING:
@@ -148,7 +158,7 @@ int get_look(Space *space, Key key, const char *name, Lookup *ret_look)
         case LOOKUP_UNSURE:
                 break;
         }
-        return explain_unsure(space);
+        return unsure;
 }
 
 int get_split_name(const char *name, Key *ret_namespace, Key *ret_key)
@@ -209,10 +219,18 @@ int get_read_now(Client *client, const char *name, uint64_t offset_bytes, void *
         r = order_catch_up(client, space, key);
         if (r < 0)
                 return r;
-        if (LIKELY(find(space, key, &look) == LOOKUP_FOUND) && read_unheld(client, space, &look, offset_bytes, buffer, n_bytes))
-                return 1;
+        switch (find(client, space, key, true, &look, &r)) {
+        case LOOKUP_FOUND:
+                if (read_unheld(client, space, &look, offset_bytes, buffer, n_bytes))
+                        return 1;
+                break;
+        case LOOKUP_MISSING:
+                return 0;
+        case LOOKUP_UNSURE:
+                return r;
+        }
         object_init(&object, client, space);
-        if (get_try(&object, key, FOLIO_GET_UNMAPPED, &look, &r) == GET_DONE) {
+        if (get_try(&object, key, FOLIO_GET_UNMAPPED, true, &look, &r) == GET_DONE) {
                 r = object_check_range(&object, offset_bytes, n_bytes);
                 if (r == 0)
                         r = object_read_now(&object, offset_bytes, buffer, n_bytes);

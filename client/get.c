@@ -242,7 +242,7 @@ static void get_step(Op *op)
                 Lookup look;
                 int error = 0;
 
-                outcome = get_try(get->object, op->key, get->flags, &look, &error);
+                outcome = get_try(get->object, op->key, get->flags, op->is_waited, &look, &error);
                 if (outcome == GET_DONE && get->is_read && !get_read(get))
                         outcome = GET_REGION;
                 switch (outcome) {
@@ -252,6 +252,9 @@ static void get_step(Op *op)
                 case GET_REGION:
                         item = object_region_item(get->object, get->flags & FOLIO_GET_WRITABLE);
                         op_send_item(op, VERB_REGION, &item, get_region_came);
+                        return;
+                case GET_UNSURE:
+                        settle_ask(op, get_step);
                         return;
                 case GET_FAILED:
                         op_fail_as_thread(op, error);

@@ -7,6 +7,7 @@
 #define CLIENT_GET_H
 
 #include "client/object.h"
+#include "client/settle.h"
 
 #define GET_FLAGS (FOLIO_GET_UNMAPPED | FOLIO_GET_WRITABLE | FOLIO_GET_POPULATE | FOLIO_GET_SEALED | FOLIO_GET_POLL)
 
@@ -18,11 +19,15 @@ typedef enum GetOutcome {
         GET_REGION,                  /* held; the mapping must be asked for */
         GET_MISSING,
         GET_WRITING,
+        GET_UNSURE,                  /* settle_ask(), and then again; not where it may wait */
         GET_FAILED,                  /* *@ret_error, with the thread's sentence */
 } GetOutcome;
 
-/* @object is fresh from object_init(), and is again after MISSING, WRITING and FAILED. The space may be read. */
-GetOutcome get_try(Object *object, Key key, uint32_t flags, Lookup *ret_look, int *ret_error);
+/*
+ * @object is fresh from object_init(), and is again unless it is held. The space may be read. @may_wait: for foliod to
+ * end what it is doing to the index, within the client's timeout.
+ */
+GetOutcome get_try(Object *object, Key key, uint32_t flags, bool may_wait, Lookup *ret_look, int *ret_error);
 
 /*
  * The short way, for what has just been found: held, and mapped where that is wanted. NULL: anything is in the way, and
@@ -40,8 +45,11 @@ int get_read_now(Client *client, const char *name, uint64_t offset_bytes, void *
 int get_explain_missing(const char *name, const Lookup *look);
 int get_explain_writing(const char *name);
 
-/* Finds a name without holding it; 0 or an error with the sentence. An object being written is found. */
-int get_look(Space *space, Key key, const char *name, Lookup *ret_look);
+/*
+ * Finds a name without holding it; 0, an error with the sentence, or, where it may not wait for foliod to end what it is
+ * doing to the index, SETTLE_ASK. An object being written is found.
+ */
+int get_look(Client *client, Space *space, Key key, const char *name, bool may_wait, Lookup *ret_look);
 
 /* A name given by the program. 0 or FOLIO_E_INVALID. */
 int get_split_name(const char *name, Key *ret_namespace, Key *ret_key);

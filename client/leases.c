@@ -17,6 +17,9 @@
 #define LEASES_LIKED_BYTES_MAX (64 * MIB)
 #define LEASES_OTHER_BYTES_MIN (64 * KIB)
 
+/* From here on it is worth while to look for where it fits best. */
+#define LEASES_LARGE_BYTES (32 * KIB)
+
 enum {
         LEASES_OTHER_MIN = 64,
         LEASES_TRIES_MAX = 8,
@@ -134,7 +137,7 @@ static void take_lease(Op *op, const ProtoReply *reply, int *fds, size_t n_fds)
                 op_fail_connection(op, r < 0 ? error_from_errno(r) : FOLIO_E_PROTOCOL);
 }
 
-/* NULL: it is not to be had. The thread's sentence is nobody's. */
+/* NULL: it is not to be had; why is nobody's to know. */
 static Lease *ask(Client *client, Ring *ring, Space *space, uint64_t n_bytes, uint64_t liked_bytes)
 {
         LeaseOp ask = { .ring = ring, .item = { .size_bytes = n_bytes, .offset_bytes = liked_bytes } };
@@ -143,7 +146,7 @@ static Lease *ask(Client *client, Ring *ring, Space *space, uint64_t n_bytes, ui
         op_init(&ask.op, client);
         ask.op.space = space;
         op_send(&ask.op, &message, take_lease, op_complete);
-        (void)op_wait(&ask.op);
+        (void)op_wait_quietly(&ask.op);
         op_deinit(&ask.op);
         return ask.lease;
 }
@@ -206,11 +209,39 @@ static void drop(Leases *leases, unsigned i)
                 atomic_store_explicit(&leases->has_some, false, memory_order_relaxed);
 }
 
+/* With the lock. The lease of which least is cut into comes first; where they are equal the one placed in last. */
+static void sort_by_fit(Leases *leases, uint64_t n_bytes)
+{
+        uint64_t best_bytes = UINT64_MAX;
+        unsigned best = 0;
+        Lease *lease;
+
+        for (unsigned i = 0; i < leases->n_leases && best_bytes > 0; i++) {
+                uint64_t fit_bytes = lease_fit_bytes(leases->leases[i], n_bytes);
+
+                if (fit_bytes < best_bytes) {
+                        best_bytes = fit_bytes;
+                        best = i;
+                }
+        }
+        if (best == 0)
+                return;
+        lease = leases->leases[best];
+        leases->leases[best] = leases->leases[0];
+        leases->leases[0] = lease;
+}
+
 /* With the lock. LEASE_PLACE_*; BEHIND: *@ret_last records must have been carried out. */
 static int place(Leases *leases, uint64_t n_bytes, uint64_t head, Placed *ret, uint64_t *ret_last)
 {
         int outcome = LEASE_PLACE_FULL;
 
+        if (n_bytes >= LEASES_LARGE_BYTES) {
+                /* What is behind is not waited for: most have room somewhere. */
+                for (unsigned i = 0; i < leases->n_leases; i++)
+                        (void)lease_refresh(leases->leases[i], n_bytes, head);
+                sort_by_fit(leases, n_bytes);
+        }
         for (unsigned i = 0; i < leases->n_leases;) {
                 Lease *lease = leases->leases[i];
                 void *data;
@@ -225,6 +256,7 @@ static int place(Leases *leases, uint64_t n_bytes, uint64_t head, Placed *ret, u
                 if (LIKELY(r == LEASE_PLACE_OK)) {
                         ret->lease = lease;
                         ret->data = data;
+                        ret->is_zero = lease_is_placed_fresh(lease);
                         leases->leases[i] = leases->leases[0];
                         leases->leases[0] = lease;
                         return r;
@@ -247,9 +279,23 @@ static bool is_worth_it(const Client *client, const Leases *leases, uint64_t n_b
                atomic_load_explicit(&leases->other_bytes, memory_order_relaxed) >= LEASES_OTHER_BYTES_MIN;
 }
 
+/*
+ * None has room, as far as is known. Has anything come free that was not looked for, also by what is still under way?
+ */
+static void insist(Client *client, Ring *ring, Leases *leases)
+{
+        /* Whatever it says: what has come free is looked for where it has. */
+        (void)ring_catch_up(ring, 0, client->timeout_ns);
+        (void)pthread_mutex_lock(&leases->lock);
+        for (unsigned i = 0; i < leases->n_leases; i++)
+                lease_insist(leases->leases[i]);
+        (void)pthread_mutex_unlock(&leases->lock);
+}
+
 bool leases_place(Client *client, Ring *ring, Leases *leases, Space *space, uint64_t n_bytes, bool is_to_lock, Placed *ret)
 {
-        uint64_t head = 0, last = 0;
+        uint64_t head = n_bytes >= LEASES_LARGE_BYTES ? ring_head_seen(ring) : 0, last = 0;
+        bool has_insisted = false;
 
         if (UNLIKELY(!is_worth_it(client, leases, n_bytes)))
                 return false;
@@ -272,6 +318,11 @@ bool leases_place(Client *client, Ring *ring, Leases *leases, Space *space, uint
                 /* All that is ours there has been carried out, and what is placed by others is on its way: another one. */
                 if (r == LEASE_PLACE_BEHIND && head < last && ring_wait(ring, last - 1, client->timeout_ns) == 0) {
                         head = ring_head(ring);
+                        continue;
+                }
+                if (!has_insisted) {
+                        has_insisted = true;
+                        insist(client, ring, leases);
                         continue;
                 }
                 if (!take_one(client, ring, leases, space, n_bytes))

@@ -29,6 +29,7 @@ typedef struct Placed {
         Leases *leases;
         Lease *lease;                /* begun, so that it is not taken away; a reference, but where is_locked */
         bool is_locked;
+        bool is_zero;                /* what is there reads as zeros */
         uint64_t offset_bytes;
         uint64_t n_bytes;
         uint8_t *data;

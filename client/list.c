@@ -19,8 +19,7 @@
 
 enum {
         LIST_ROUNDS_MAX = 8,
-        LIST_SLOT_TRIES_MAX = 10000, /* at one slot: whoever changes it may have lost the processor in the middle */
-        LIST_TRIES_MAX = 50000,      /* again, at all of them: an index in which nothing holds still has no list */
+        LIST_SLOT_TRIES_MAX = 10000, /* at one slot that could be read, but not its name: it changes all the time */
 };
 
 typedef struct ListEntry {
@@ -129,38 +128,50 @@ static bool is_named(const LayoutSlot *copy)
         return copy->state == LAYOUT_SLOT_WRITING || copy->state == LAYOUT_SLOT_SEALED || copy->state == LAYOUT_SLOT_MUTABLE;
 }
 
-static bool collect_slots(struct folio_list *list)
+static int explain_memory(const struct folio_list *list)
 {
-        uint32_t n_slots = lookup_n_slots(list->space);
-        size_t n_inline = MIN(list->prefix.n_bytes, (size_t)LAYOUT_SLOT_KEY_BYTES);
-        unsigned n_again = 0;
-
-        for (uint32_t slot = 0; slot < n_slots; slot++) {
-                /* One that never holds still is being changed all the time: the events tell of it. */
-                for (unsigned i = 0; i < LIST_SLOT_TRIES_MAX; i++) {
-                        char key[FOLIO_KEY_BYTES_MAX + 1];
-                        LayoutSlot copy;
-
-                        if (i > 0 && n_again++ == LIST_TRIES_MAX)
-                                return true;
-                        if (i > 0)
-                                (void)sched_yield();
-                        if (!lookup_read_slot(list->space, slot, &copy))
-                                continue;
-                        if (!is_named(&copy) || copy.key_bytes < list->prefix.n_bytes ||
-                            memcmp(copy.key, list->prefix.bytes, n_inline) != 0)
-                                break;
-                        if (!lookup_read_texts(list->space, slot, &copy, key, NULL, NULL))
-                                continue;
-                        if (!collect(list, (const uint8_t *)key, copy.key_bytes))
-                                return false;
-                        break;
-                }
-        }
-        return true;
+        return error_set(FOLIO_E_NO_MEMORY, "this process has no memory left for a list of over %zu names", list->n_entries);
 }
 
-/* What has been given a name since event @sequence. 1 done, 0 lapped, FOLIO_E_NO_MEMORY. */
+static int collect_slot(struct folio_list *list, bool may_wait, uint32_t slot)
+{
+        size_t n_inline = MIN(list->prefix.n_bytes, (size_t)LAYOUT_SLOT_KEY_BYTES);
+
+        /* One that never holds still is being changed all the time: the events tell of it. */
+        for (unsigned i = 0; i < LIST_SLOT_TRIES_MAX; i++) {
+                char key[FOLIO_KEY_BYTES_MAX + 1];
+                LayoutSlot copy;
+                int r = settle_read_slot(list->client, list->space, slot, may_wait, &copy);
+
+                if (r != 1)
+                        return r;
+                if (!is_named(&copy) || copy.key_bytes < list->prefix.n_bytes ||
+                    memcmp(copy.key, list->prefix.bytes, n_inline) != 0)
+                        return 0;
+                if (lookup_read_texts(list->space, slot, &copy, key, NULL, NULL))
+                        return collect(list, (const uint8_t *)key, copy.key_bytes) ? 0 : explain_memory(list);
+                (void)sched_yield();
+        }
+        return 0;
+}
+
+/* 0, SETTLE_ASK, or an error with the sentence. */
+static int collect_slots(struct folio_list *list, bool may_wait)
+{
+        uint32_t n_slots = lookup_n_slots(list->space);
+
+        for (uint32_t slot = 0; slot < n_slots; slot++) {
+                int r = collect_slot(list, may_wait, slot);
+
+                if (r != 0)
+                        return r;
+        }
+        return 0;
+}
+
+enum { LIST_DONE = 1, LIST_LAPPED = 3 }; /* beside SETTLE_ASK */
+
+/* What has been given a name since event @sequence. DONE, LAPPED, or an error with the sentence. */
 static int collect_events(struct folio_list *list, uint64_t sequence)
 {
         uint64_t newest = lookup_newest_event(list->space);
@@ -173,16 +184,16 @@ static int collect_events(struct folio_list *list, uint64_t sequence)
                 case LOOKUP_EVENT:
                         break;
                 case LOOKUP_EVENT_NONE:
-                        return 1;
+                        return LIST_DONE;
                 case LOOKUP_EVENT_LAPPED:
-                        return 0;
+                        return LIST_LAPPED;
                 }
                 if ((event.type == FOLIO_EVENT_SEALED || event.type == FOLIO_EVENT_REPLACED) &&
                     !collect(list, event.key, event.key_bytes))
-                        return FOLIO_E_NO_MEMORY;
+                        return explain_memory(list);
                 sequence++;
         }
-        return 1;
+        return LIST_DONE;
 }
 
 /* --- sorting ---------------------------------------------------------------------------------------------------------------------------- */
@@ -233,11 +244,11 @@ typedef struct ListOp {
         struct folio_list **ret;
 } ListOp;
 
-/* 0 or an error, with the sentence. */
-static int list_new(Client *client, Space *space, Key prefix, struct folio_list **ret)
+/* 0, SETTLE_ASK, or an error with the sentence. */
+static int list_new(Client *client, Space *space, Key prefix, bool may_wait, struct folio_list **ret)
 {
         struct folio_list *list = calloc(1, sizeof(*list));
-        int r = 0;
+        int r = LIST_LAPPED;
 
         if (!list)
                 return error_set(FOLIO_E_NO_MEMORY, "this process has no memory left for a list");
@@ -247,17 +258,17 @@ static int list_new(Client *client, Space *space, Key prefix, struct folio_list 
         memcpy(list->prefix_bytes, prefix.bytes, prefix.n_bytes);
         list->prefix = (Key){ list->prefix_bytes, prefix.n_bytes };
         /* Each round adds to what is there: even if we are lapped every time, only what is put in the last one can be missed. */
-        for (unsigned i = 0; r == 0 && i < LIST_ROUNDS_MAX; i++) {
+        for (unsigned i = 0; r == LIST_LAPPED && i < LIST_ROUNDS_MAX; i++) {
                 uint64_t sequence = lookup_newest_event(space);
 
-                r = collect_slots(list) ? collect_events(list, sequence) : FOLIO_E_NO_MEMORY;
+                r = collect_slots(list, may_wait);
+                if (r == 0)
+                        r = collect_events(list, sequence);
                 sort(list);
         }
-        if (r < 0) {
-                size_t n = list->n_entries;
-
+        if (r < 0 || r == SETTLE_ASK) {
                 folio_list_close(list);
-                return error_set(FOLIO_E_NO_MEMORY, "this process has no memory left for a list of over %zu names", n);
+                return r;
         }
         *ret = list;
         return 0;
@@ -265,8 +276,15 @@ static int list_new(Client *client, Space *space, Key prefix, struct folio_list 
 
 static void list_opened(Op *op)
 {
+        int r = 0;
+
         if (list_check_readable(op))
-                op_fail_as_thread(op, list_new(op->client, op->space, op->key, CONTAINER_OF(op, ListOp, op)->ret));
+                r = list_new(op->client, op->space, op->key, op->is_waited, CONTAINER_OF(op, ListOp, op)->ret);
+        if (r == SETTLE_ASK) {
+                settle_ask(op, list_opened);
+                return;
+        }
+        op_fail_as_thread(op, r);
         op_complete(op);
 }
 
@@ -327,10 +345,16 @@ _public_ int folio_list_next(struct folio_list *list, struct folio_stat *entries
         if (forked_is_mine(list->client->fork_mark))
                 (void)order_catch_up(list->client, list->space, (Key){ NULL, 0 });
         while (n < n_entries && list->next < list->n_entries) {
-                const uint8_t *key = list->keys + list->entries[list->next++].offset;
+                const uint8_t *key = list->keys + list->entries[list->next].offset;
                 struct folio_stat *entry = (struct folio_stat *)(void *)((uint8_t *)entries + n * struct_bytes);
+                int r = stat_look(list->client, list->space, (Key){ (const char *)key + 1, key[0] }, "", true, entry,
+                                  struct_bytes);
 
-                n += stat_look(list->space, (Key){ (const char *)key + 1, key[0] }, "", entry, struct_bytes) == 0;
+                /* Nobody can tell yet whether it is there: the next call begins with it. */
+                if (r == FOLIO_E_TIMEOUT)
+                        return n > 0 ? (int)n : r;
+                list->next++;
+                n += r == 0;
         }
         return (int)n;
 }

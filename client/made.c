@@ -2,7 +2,7 @@
 /*
  * See made.h. What changes an object here is done with its lock.
  *
- * Memory of a lease has been other objects' of the namespace. What the program does not write reads as zeros, as that of any
+ * Memory of a lease has been other objects' of the namespace, but for what was never used. What the program does not write reads as zeros, as that of any
  * other object does: everything up to `zero_from` is the program's or zeros, and that mark moves on before anything is stored
  * behind it. So who fills an object from its beginning to its end by folio_object_write() pays nothing for it; who takes
  * its address pays for all of it, which for a program that counts on zeros is less than what it would have to do itself.
@@ -14,6 +14,7 @@
 
 #include "base/cleanup.h"
 #include "client/lib/copy.h"
+#include "client/settle.h"
 #include "proto/status.h"
 
 struct Made {
@@ -89,6 +90,7 @@ static bool place_leased(const Direct *direct, Object *object)
         made->is_begun = true;
         made->region_id = lease_region_id(placed.lease);
         made->place = placed.offset_bytes;
+        made->zero_from = placed.is_zero ? object->size_bytes : 0;
         object->staged = placed.data;
         return true;
 }
@@ -369,7 +371,7 @@ static void become_reader(Object *object, const RingResult *result)
 
         if (result->generation != 0)
                 atomic_store_explicit(&object->generation, result->generation, memory_order_relaxed);
-        if (object_pin(object) && lookup_await_slot(object->space, object->slot, &copy) &&
+        if (object_pin(object) && settle_read_slot(object->client, object->space, object->slot, true, &copy) > 0 &&
             copy.generation == object->generation) {
                 object_fill(object, object->slot, &copy);
                 leave_lease(object);

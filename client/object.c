@@ -17,6 +17,7 @@
 #include "client/lib/handle.h"
 #include "client/lib/pins.h"
 #include "client/made.h"
+#include "client/settle.h"
 
 static uint8_t empty_object[64];
 
@@ -438,7 +439,7 @@ uint64_t object_size(const Object *object)
 
         if (!object->is_mutable || !object->space->shared)
                 return object->size_bytes;
-        if (!lookup_await_slot(object->space, object->slot, &copy) || copy.generation != object->generation)
+        if (settle_read_slot(object->client, object->space, object->slot, true, &copy) <= 0 || copy.generation != object->generation)
                 return object->size_bytes;
         /* Never more than is mapped, whatever the index says. */
         return MIN(copy.size_bytes, object->capacity_bytes);

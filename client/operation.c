@@ -403,6 +403,17 @@ int op_wait(Op *op)
         return op->error ? op->error : op->answer;
 }
 
+int op_wait_quietly(Op *op)
+{
+        char sentence[ERROR_SENTENCE_BYTES];
+        int r;
+
+        error_format(sentence, "%s", error_get_sentence());
+        r = op_wait(op);
+        (void)error_set_sentence(r, sentence);
+        return r;
+}
+
 void op_begin(Op *op, OpStep first)
 {
         Client *client = op->client;

@@ -34,6 +34,7 @@ struct Op {
         bool is_part;                /* of another operation: the program has not called it */
         bool is_changing;            /* what it asks for changes something: see order.h; set before op_begin() */
         bool has_late_item;          /* for settle() with FOLIO_E_LIMIT: `item` is what came, without its descriptors */
+        unsigned n_settles;          /* how often it could not tell what the index says: see settle.h */
         int error;
         int answer;                  /* where there is no error: 0, or what the call counts */
         /* What the verbs need, most of them. */
@@ -61,6 +62,9 @@ int op_run(Op *op, OpStep first);
 
 /* The same, of one whose first step has been done. */
 int op_wait(Op *op);
+
+/* As op_wait(), for what the program has not called: the thread's sentence stays what it was. */
+int op_wait_quietly(Op *op);
 
 /* An asynchronous one: begins it. It may be over, and freed, when this returns. */
 void op_begin(Op *op, OpStep first);

@@ -146,8 +146,7 @@ static bool make(Client *client)
 
         op_init(&op, client);
         make_begin(&op);
-        while (!op.is_complete)
-                (void)op_wait(&op);
+        (void)op_wait_quietly(&op);
         op_deinit(&op);
         return op.error == 0;
 }
@@ -226,6 +225,18 @@ int pipe_refused(uint32_t status, const char *name, const char *text)
         return error_set(status_to_error(status), "%.330s: %s", name, text[0] ? text : status_to_text(status));
 }
 
+/* One sentence at a time comes through the ring: what failed before, for the same reason, has had it. */
+static int refused_like(Pipe *pipe, uint32_t status, const char *name)
+{
+        char text[ERROR_SENTENCE_BYTES] = "";
+
+        (void)pthread_mutex_lock(&pipe->lock);
+        if (pipe->failure == status_to_error(status))
+                error_format(text, "%s, as for %s", status_to_text(status), pipe->sentence);
+        (void)pthread_mutex_unlock(&pipe->lock);
+        return pipe_refused(status, name, text);
+}
+
 int pipe_result(Client *client, Ring *ring, uint64_t sequence, const char *name, RingResult *ret)
 {
         char text[RING_FAILURE_BYTES_MAX + 1];
@@ -233,7 +244,9 @@ int pipe_result(Client *client, Ring *ring, uint64_t sequence, const char *name,
 
         if (UNLIKELY(r != 0))
                 return order_fail(client, r);
-        return LIKELY(ret->status == STATUS_OK) ? 0 : pipe_refused(ret->status, name, text);
+        if (LIKELY(ret->status == STATUS_OK))
+                return 0;
+        return text[0] ? pipe_refused(ret->status, name, text) : refused_like(client->pipe, ret->status, name);
 }
 
 bool pipe_release(Client *client, uint32_t namespace_id, uint32_t slot, uint64_t generation)

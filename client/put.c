@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Putting bytes in one call. Small ones go to staging memory and are one request; larger ones, and small ones for
- * which there is no room in staging and none to be waited for, are a region made, filled by large writes and sealed.
+ * which there is no room in staging and none to be waited for, are a region made, filled (fill.h) and sealed.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/cleanup.h"
 #include "client/create.h"
+#include "client/fill.h"
 #include "client/lib/copy.h"
 #include "client/loop.h"
 #include "client/put-now.h"
@@ -43,16 +43,14 @@ static void put_filled(Op *op)
         op_complete(op);
 }
 
-int put_fill(const ProtoItemReply *item, int consume_fd, const void *data, uint64_t size_bytes)
+int put_fill(const Space *space, const ProtoItemReply *item, int consume_fd, const void *data, uint64_t size_bytes)
 {
         _cleanup_(cleanup_fd) int fd = consume_fd;
-        int r;
 
         if (fd < 0)
                 return error_set(FOLIO_E_PROTOCOL, "foliod's answer lacks the region's descriptor");
-        r = copy_to_fd(fd, item->offset_bytes, data, (size_t)size_bytes);
-        return r < 0 ? error_set(error_from_errno(r), "writing %llu bytes failed: %s", (unsigned long long)size_bytes,
-                                 strerror(-r)) : 0;
+        return fill_region(fd, item->region_bytes, fill_is_huge(space, item->slot, item->generation, size_bytes),
+                           item->offset_bytes, data, (size_t)size_bytes);
 }
 
 static void put_made(Op *op)
@@ -65,7 +63,7 @@ static void put_made(Op *op)
                 op_complete(op);
                 return;
         }
-        r = put_fill(&op->item, steal_fd(&op->fd), put->data, put->item.size_bytes);
+        r = put_fill(op->space, &op->item, steal_fd(&op->fd), put->data, put->item.size_bytes);
         if (r < 0) {
                 op_fail(op, r, "%s", error_get_sentence());
                 put_filled(op);

@@ -8,7 +8,7 @@
 /* It goes through staging memory, if there is room. */
 bool put_is_small(const Client *client, const ProtoItem *item);
 
-/* Fills the region that a CREATE has made. 0 or an error, with the thread's sentence. */
-int put_fill(const ProtoItemReply *item, int consume_fd, const void *data, uint64_t size_bytes);
+/* Fills the region that a CREATE has made in @space. 0 or an error, with the thread's sentence. */
+int put_fill(const Space *space, const ProtoItemReply *item, int consume_fd, const void *data, uint64_t size_bytes);
 
 #endif

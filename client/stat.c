@@ -102,13 +102,14 @@ bool stat_fill(const Space *space, uint32_t slot, const LayoutSlot *copy, struct
         return fill_part(space, slot, copy, ret, struct_bytes);
 }
 
-int stat_look(Space *space, Key key, const char *name, struct folio_stat *ret, size_t struct_bytes)
+int stat_look(Client *client, Space *space, Key key, const char *name, bool may_wait, struct folio_stat *ret,
+              size_t struct_bytes)
 {
         for (unsigned i = 0; i < STAT_TRIES_MAX; i++) {
                 Lookup look;
-                int r = get_look(space, key, name, &look);
+                int r = get_look(client, space, key, name, may_wait, &look);
 
-                if (r < 0)
+                if (r != 0)
                         return r;
                 if (LIKELY(stat_fill(space, look.slot, &look.copy, ret, struct_bytes)))
                         return 0;
@@ -123,10 +124,10 @@ typedef struct StatOp {
         struct folio_stat *ret;      /* NULL: is it there? */
 } StatOp;
 
-static int exists_look(Space *space, Key key, const char *name)
+static int exists_look(Client *client, Space *space, Key key, const char *name, bool may_wait)
 {
         Lookup look;
-        int r = get_look(space, key, name, &look);
+        int r = get_look(client, space, key, name, may_wait, &look);
 
         switch (r) {
         case 0:
@@ -141,9 +142,10 @@ static int exists_look(Space *space, Key key, const char *name)
         return r;
 }
 
-static int look(Space *space, Key key, const char *name, struct folio_stat *ret)
+static int look(Client *client, Space *space, Key key, const char *name, bool may_wait, struct folio_stat *ret)
 {
-        return ret ? stat_look(space, key, name, ret, ret->struct_bytes) : exists_look(space, key, name);
+        return ret ? stat_look(client, space, key, name, may_wait, ret, ret->struct_bytes) :
+                     exists_look(client, space, key, name, may_wait);
 }
 
 static void stat_opened(Op *op)
@@ -151,8 +153,12 @@ static void stat_opened(Op *op)
         if (op->error == 0 && !op->space->shared)
                 op_fail(op, FOLIO_E_ACCESS, "this user may not read in namespace %s", op->space->name);
         if (op->error == 0) {
-                int r = look(op->space, op->key, op->name, CONTAINER_OF(op, StatOp, op)->ret);
+                int r = look(op->client, op->space, op->key, op->name, op->is_waited, CONTAINER_OF(op, StatOp, op)->ret);
 
+                if (r == SETTLE_ASK) {
+                        settle_ask(op, stat_opened);
+                        return;
+                }
                 if (r < 0)
                         op_fail_as_thread(op, r);
                 else
@@ -185,7 +191,7 @@ static int stat_wait(Client *client, const char *name, struct folio_stat *ret)
         space = names_find(client, namespace);
         if (LIKELY(space && space->shared)) {
                 r = order_catch_up(client, space, key);
-                return r < 0 ? r : look(space, key, name, ret);
+                return r < 0 ? r : look(client, space, key, name, true, ret);
         }
         stat.ret = ret;
         op_init(&stat.op, client);
@@ -261,10 +267,17 @@ static int read_slot(Object *object, LayoutSlot *ret)
         if (!object->space->shared)
                 return error_set(FOLIO_E_ACCESS, "this user may not read in namespace %s", object->space->name);
         /* Twice: what was read before the seal is compared with the generation it gave, once at most in an object's life. */
-        for (int i = 0; i < 2; i++)
-                if (lookup_await_slot(object->space, object->slot, ret) && ret->state != LAYOUT_SLOT_FREE &&
-                    is_of(ret, object))
+        for (int i = 0; i < 2; i++) {
+                r = settle_read_slot(object->client, object->space, object->slot, true, ret);
+                if (r < 0)
+                        return r;
+                if (r > 0 && ret->state != LAYOUT_SLOT_FREE && is_of(ret, object))
                         return 0;
+                /* Sealed through the ring since the handle was looked at: what came of it has the generation. */
+                r = object->made ? made_resolve(object) : 0;
+                if (r < 0)
+                        return r;
+        }
         return error_set(FOLIO_E_DELETED, "the object is gone from the index, and what was known of it with it");
 }
 

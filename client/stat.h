@@ -3,6 +3,7 @@
 #ifndef CLIENT_STAT_H
 #define CLIENT_STAT_H
 
+#include "client/context.h"
 #include "client/lib/lookup.h"
 #include "folio/object.h"
 
@@ -12,7 +13,8 @@
  */
 bool stat_fill(const Space *space, uint32_t slot, const LayoutSlot *copy, struct folio_stat *ret, size_t struct_bytes);
 
-/* By name, of a space that may be read. 0 or an error with the sentence. */
-int stat_look(Space *space, Key key, const char *name, struct folio_stat *ret, size_t struct_bytes);
+/* By name, of a space that may be read. As get_look(). */
+int stat_look(Client *client, Space *space, Key key, const char *name, bool may_wait, struct folio_stat *ret,
+              size_t struct_bytes);
 
 #endif

@@ -4,10 +4,10 @@
  * is gone, and the pin that makes the handle a reader is on; what the daemon then refuses leaves a handle that can be sealed again, or aborted.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/cleanup.h"
 #include "client/create.h"
+#include "client/fill.h"
 #include "client/lib/copy.h"
 #include "client/loop.h"
 #include "client/made.h"
@@ -15,11 +15,12 @@
 
 /* --- writing ------------------------------------------------------------------------------------------------------------------------ */
 
-static int write_region(int fd, uint64_t offset_bytes, const void *data, size_t n_bytes)
+/* Of one that is never sealed pieces may have been given back meanwhile. */
+static bool is_huge(const Object *object)
 {
-        int r = copy_to_fd(fd, offset_bytes, data, n_bytes);
-
-        return r < 0 ? error_set(error_from_errno(r), "writing the object's bytes failed: %s", strerror(-r)) : 0;
+        return !object->is_mutable &&
+               fill_is_huge(object->space, object->slot, atomic_load_explicit(&object->generation, memory_order_relaxed),
+                            object->capacity_bytes);
 }
 
 static int write_mapping(const Object *object, const Mapping *mapping, uint64_t offset_bytes, const void *data, size_t n_bytes)
@@ -40,7 +41,7 @@ static int write_unmapped(Object *object, uint64_t offset_bytes, const void *dat
                 if (r == 0)
                         r = object_map_region(object, &item, fd, true, false);
                 if (r == FOLIO_E_LIMIT && fd >= 0)
-                        return write_region(fd, item.offset_bytes + offset_bytes, data, n_bytes);
+                        return fill_region(fd, item.region_bytes, false, item.offset_bytes + offset_bytes, data, n_bytes);
         }
         return r < 0 ? r : write_mapping(object, atomic_load(&object->writing), offset_bytes, data, n_bytes);
 }
@@ -53,7 +54,8 @@ static int write_mutable(Object *object, uint64_t offset_bytes, const void *data
         if (mapping)
                 return write_mapping(object, mapping, offset_bytes, data, n_bytes);
         if (object->fd >= 0)
-                return write_region(object->fd, object->offset_bytes + offset_bytes, data, n_bytes);
+                return fill_region(object->fd, object->region_bytes, n_bytes >= FILL_MAPPED_BYTES_MIN && is_huge(object),
+                                   object->offset_bytes + offset_bytes, data, n_bytes);
         (void)pthread_mutex_lock(&object->lock);
         r = write_unmapped(object, offset_bytes, data, n_bytes);
         (void)pthread_mutex_unlock(&object->lock);

@@ -177,6 +177,13 @@ static void on_message(Peer *peer, const void *bytes, size_t n_bytes, void *user
         dispatch_message(peer, bytes, n_bytes, daemon->dispatch);
 }
 
+static bool is_tool(const void *bytes, size_t n_bytes, void *userdata)
+{
+        Daemon *daemon = userdata;
+
+        return dispatch_is_tool(daemon->dispatch, bytes, n_bytes);
+}
+
 static void on_hangup(void *userdata)
 {
         Daemon *daemon = userdata;
@@ -386,6 +393,8 @@ static int start_listener(Daemon *daemon)
                 .clients_per_uid_max = daemon->config.clients_per_uid_max,
                 .on_message = on_message,
                 .message_userdata = daemon,
+                .is_tool = is_tool,
+                .tool_userdata = daemon,
                 .on_hangup = on_hangup,
                 .hangup_userdata = daemon,
         };

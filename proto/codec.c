@@ -204,6 +204,7 @@ bool proto_decode_request(ProtoDecoder *decoder, const void *bytes, size_t n_byt
         if (from->hello) {
                 request.version_min = from->hello->version_min;
                 request.version_max = from->hello->version_max;
+                request.is_tool = from->hello->is_tool;
                 if (!take_string(decoder, from->hello->client_name, PROTO_CLIENT_NAME_BYTES_MAX, &request.client_name))
                         return false;
         }
@@ -447,6 +448,7 @@ bool proto_encode_request(const ProtoRequest *request, void *bytes, size_t *ret_
         if (request->version_min || request->version_max || request->client_name.n_bytes > 0) {
                 hello.version_min = request->version_min;
                 hello.version_max = request->version_max;
+                hello.is_tool = request->is_tool;
                 if (!give_string(request->client_name, client_name, PROTO_CLIENT_NAME_BYTES_MAX, &hello.client_name) ||
                     !write_element(&writer, 5, &hello.base))
                         return false;

@@ -107,6 +107,7 @@ typedef struct ProtoRequest {
         uint32_t version_min;        /* HELLO */
         uint32_t version_max;
         Key client_name;
+        bool is_tool;                /* the few connections that are kept for tools are for it */
         bool has_namespace;          /* NAMESPACE_*: ns is given */
         ProtoNamespace ns;
         Key after;                   /* NAMESPACE_LIST */

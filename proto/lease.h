@@ -33,7 +33,7 @@
 #define LEASE_REGION_BYTES_MAX (UINT64_C(1) << 37)
 
 typedef struct LeaseBook {
-        /* Written once. */
+        /* Written once, but for is_fresh. */
         uint64_t magic;
         uint32_t version;
         uint32_t n_freed_max;
@@ -41,7 +41,12 @@ typedef struct LeaseBook {
         uint64_t region_bytes;
         uint64_t book_bytes;
         uint64_t bitmap_offset;      /* of 64-bit words; unit u is bit u % 64 of word u / 64; set: taken */
-        uint8_t reserved_0[64 - 48];
+        /*
+         * For the holder, when it is given the lease: not 0: nobody has ever written in the region, and all of it is
+         * zeros. What others wrote there and never published is not known to the daemon.
+         */
+        uint32_t is_fresh;
+        uint8_t reserved_0[64 - 52];
         _Atomic uint32_t epoch;
         uint8_t reserved_1[64 - 4];
         _Atomic uint64_t n_freed;    /* entries ever written to the log */
@@ -51,6 +56,7 @@ typedef struct LeaseBook {
 } LeaseBook;
 
 static_assert(sizeof(LeaseBook) == 4096, "book");
+static_assert(offsetof(LeaseBook, is_fresh) == 48, "book");
 static_assert(offsetof(LeaseBook, epoch) == 64, "book");
 static_assert(offsetof(LeaseBook, n_freed) == 128, "book");
 static_assert(offsetof(LeaseBook, freed) == 192, "book");

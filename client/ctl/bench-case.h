@@ -96,7 +96,7 @@ typedef struct BenchSuite {
 
 extern const BenchSuite bench_suite_read, bench_suite_map, bench_suite_batch, bench_suite_write, bench_suite_put,
         bench_suite_create, bench_suite_get, bench_suite_stat, bench_suite_handoff, bench_suite_truncate,
-        bench_suite_delete, bench_suite_beside;
+        bench_suite_delete, bench_suite_beside, bench_suite_shapes;
 
 /* Where ours of @run has its objects. */
 BenchSpace bench_space(const BenchRun *run);

@@ -20,6 +20,7 @@
 #define SIZE_UNIT SIZE_MIN
 #define ROUNDS_DEFAULT 7u
 #define NAMES_BYTES 160
+#define CASES_BYTES 640
 /* What the store and this program need besides. */
 #define STORE_SPARE_BYTES ((uint64_t)48 << 20)
 #define OTHER_SPARE_BYTES ((uint64_t)64 << 20)
@@ -43,6 +44,7 @@ static const BenchSuite *const suites[] = {
         &bench_suite_read,    &bench_suite_map,      &bench_suite_batch,  &bench_suite_write,
         &bench_suite_put,     &bench_suite_create,   &bench_suite_get,    &bench_suite_stat,
         &bench_suite_handoff, &bench_suite_truncate, &bench_suite_delete, &bench_suite_beside,
+        &bench_suite_shapes,
 };
 
 #define N_SUITES (sizeof(suites) / sizeof(suites[0]))
@@ -234,10 +236,27 @@ static const char *list_suites(char buffer[NAMES_BYTES])
         return buffer;
 }
 
+/* "one-memfd, one-file, ...": each once, as there is a case for each size. */
+static const char *list_cases(const BenchSuite *suite, char buffer[CASES_BYTES])
+{
+        size_t n = 0;
+
+        buffer[0] = '\0';
+        for (size_t i = 0; i < suite->n_cases && n < CASES_BYTES; i++) {
+                size_t before = 0;
+
+                while (before < i && strcmp(suite->cases[before].name, suite->cases[i].name) != 0)
+                        before++;
+                if (before == i)
+                        n += (size_t)snprintf(buffer + n, CASES_BYTES - n, "%s%s", i ? ", " : "", suite->cases[i].name);
+        }
+        return buffer;
+}
+
 static int check_suites(Bench *bench)
 {
         Ctl *ctl = bench->ctl;
-        char names[NAMES_BYTES];
+        char names[NAMES_BYTES], cases[CASES_BYTES];
 
         for (int i = 0; i < ctl->n_arguments; i++) {
                 const BenchSuite *suite = find_suite(ctl->arguments[i]);
@@ -245,8 +264,8 @@ static int check_suites(Bench *bench)
                 if (!suite)
                         return ctl_usage_error(ctl, "'%s' is none of %s", ctl->arguments[i], list_suites(names));
                 if (!has_case(bench, suite))
-                        return ctl_usage_error(ctl, "--case: no case of %s begins with '%s'", suite->name,
-                                               bench->pattern);
+                        return ctl_usage_error(ctl, "--case: no case of %s begins with '%s'; there are %s", suite->name,
+                                               bench->pattern, list_cases(suite, cases));
         }
         return CTL_OK;
 }
@@ -303,7 +322,7 @@ static int bench_run(Ctl *ctl)
 
 const CtlVerb verb_bench = {
         .name = "bench",
-        .usage = "read|map|batch|write|put|create|get|stat|handoff|truncate|delete|beside...",
+        .usage = "read|map|batch|write|put|create|get|stat|handoff|truncate|delete|beside|shapes...",
         .summary = "measure this store beside plain files, in alternation, and show the ratios",
         .options = options,
         .run = bench_run,

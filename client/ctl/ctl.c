@@ -93,7 +93,7 @@ int ctl_open(Ctl *ctl)
                 .struct_bytes = sizeof(options),
                 .address = ctl->socket_path,
                 .client_name = NULL,
-                .flags = FOLIO_OPEN_VISIBLE | (ctl->no_spawn ? 0 : FOLIO_OPEN_SPAWN),
+                .flags = FOLIO_OPEN_VISIBLE | FOLIO_OPEN_TOOL | (ctl->no_spawn ? 0 : FOLIO_OPEN_SPAWN),
                 .timeout_ms = ctl->timeout_ms,
         };
         int r;

@@ -43,7 +43,10 @@ static void print_verbs(void)
                 char left[96];
 
                 snprintf(left, sizeof(left), "%s%s%s", verbs[i]->name, *verbs[i]->usage ? " " : "", verbs[i]->usage);
-                printf("  %-32s %s\n", left, verbs[i]->summary);
+                if (strlen(left) <= 32)
+                        printf("  %-32s %s\n", left, verbs[i]->summary);
+                else
+                        printf("  %s\n  %-32s %s\n", left, "", verbs[i]->summary);
         }
         puts("\nNames are `namespace:key`, or a key of the namespace `default`. Sizes are like 4096, 64M or 1.5G.\n"
              "Status: 0; 1 the world said no; 2 it was asked wrongly; 3 no foliod answers.\n"

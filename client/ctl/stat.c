@@ -57,13 +57,16 @@ static void print_holders(const struct folio_holder *holders, int n_holders)
         }
 }
 
-static int print_stat(Ctl *ctl, const struct folio_stat *stat, const struct folio_holder *holders, int n_holders)
+static int print_stat(Ctl *ctl, const struct folio_stat *stat, const struct folio_holder *holders, int n_holders,
+                      bool is_first)
 {
         _ctl_cleanup_(ctl_cleanup_free) char *name = text_escape(stat->name), *type = text_escape(stat->content_type);
         char owner[OUTPUT_ID_BYTES], text[OUTPUT_ID_BYTES + 16];
 
         if (!name || !type)
                 return ctl_out_of_memory(ctl);
+        if (!is_first)
+                puts("");
         print_field("name", name);
         print_bytes("size", stat->size_bytes);
         if (stat->capacity_bytes != stat->size_bytes)
@@ -92,7 +95,8 @@ static int print_stat(Ctl *ctl, const struct folio_stat *stat, const struct foli
         return CTL_OK;
 }
 
-static int stat_one(Ctl *ctl, const char *name, OutputArray *array)
+/* *@is_first: nothing has been printed yet. */
+static int stat_one(Ctl *ctl, const char *name, bool *is_first, OutputArray *array)
 {
         _ctl_cleanup_(ctl_cleanup_free) struct folio_holder *holders = NULL;
         struct folio_stat stat = { .struct_bytes = sizeof(stat) };
@@ -109,8 +113,11 @@ static int stat_one(Ctl *ctl, const char *name, OutputArray *array)
         /* Deleted in between: what was known of it is still worth saying. */
         if (n < 0)
                 n = 0;
-        if (!ctl->is_json)
-                return print_stat(ctl, &stat, holders, n);
+        if (!ctl->is_json) {
+                r = print_stat(ctl, &stat, holders, n, *is_first);
+                *is_first = false;
+                return r;
+        }
         value = facts_stat_json(&stat, holders ? holders : &none, (size_t)n);
         return array ? output_array_add(ctl, array, value) : output_json(ctl, value);
 }
@@ -132,7 +139,7 @@ static int write_metadata(Ctl *ctl, const char *name)
 static int stat_run(Ctl *ctl)
 {
         OutputArray array = { 0 };
-        bool is_metadata = false, is_array;
+        bool is_metadata = false, is_first = true, is_array;
         int id, r, r_one;
 
         while ((id = ctl_next_option(ctl, NULL)) > 0)
@@ -147,9 +154,7 @@ static int stat_run(Ctl *ctl)
         /* One name: one object, no array around it. */
         is_array = ctl->is_json && ctl->n_arguments > 1;
         for (int i = 0; i < ctl->n_arguments; i++) {
-                if (i > 0 && !ctl->is_json)
-                        puts("");
-                r_one = stat_one(ctl, ctl->arguments[i], is_array ? &array : NULL);
+                r_one = stat_one(ctl, ctl->arguments[i], &is_first, is_array ? &array : NULL);
                 r = r_one > r ? r_one : r;
         }
         if (is_array)

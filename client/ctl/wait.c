@@ -23,21 +23,22 @@ static const CtlOption wait_options[] = {
 /* A time after which no more is waited; FOLIO_TIMEOUT_FOREVER for none. */
 typedef struct Deadline {
         int timeout_ms;
-        uint64_t begun_ms;
+        uint64_t begun_ns;
 } Deadline;
 
-static uint64_t monotonic_ms(void)
+static uint64_t monotonic_ns(void)
 {
         struct timespec now;
 
         /* Cannot fail for this clock. */
         (void)clock_gettime(CLOCK_MONOTONIC, &now);
-        return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+        return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
 static int deadline_left_ms(const Deadline *deadline)
 {
-        uint64_t elapsed_ms = monotonic_ms() - deadline->begun_ms;
+        /* Only whole milliseconds that are over count: who waits once waits as long as was asked for. */
+        uint64_t elapsed_ms = (monotonic_ns() - deadline->begun_ns) / 1000000;
 
         if (deadline->timeout_ms < 0)
                 return FOLIO_TIMEOUT_FOREVER;
@@ -46,7 +47,7 @@ static int deadline_left_ms(const Deadline *deadline)
 
 static int wait_run(Ctl *ctl)
 {
-        Deadline deadline = { .timeout_ms = FOLIO_TIMEOUT_FOREVER, .begun_ms = monotonic_ms() };
+        Deadline deadline = { .timeout_ms = FOLIO_TIMEOUT_FOREVER };
         const char *argument;
         int id, r;
 
@@ -56,6 +57,7 @@ static int wait_run(Ctl *ctl)
         if (id < 0 || !ctl_check_arguments(ctl, 1, 1 << 20))
                 return ctl->status;
         r = ctl_open(ctl);
+        deadline.begun_ns = monotonic_ns();
         for (int i = 0; r == CTL_OK && i < ctl->n_arguments; i++) {
                 _ctl_cleanup_(ctl_cleanup_object) struct folio_object *object = NULL;
 
@@ -137,7 +139,7 @@ static int watch_run(Ctl *ctl)
         const char *argument;
         int id, r;
 
-        watch.deadline = (Deadline){ .timeout_ms = FOLIO_TIMEOUT_FOREVER, .begun_ms = monotonic_ms() };
+        watch.deadline = (Deadline){ .timeout_ms = FOLIO_TIMEOUT_FOREVER, .begun_ns = monotonic_ns() };
         while ((id = ctl_next_option(ctl, &argument)) > 0) {
                 bool is_good = id == WATCH_SINCE ? ctl_take_number(ctl, "--since", argument, &watch.since)
                                : id == WATCH_COUNT

@@ -86,6 +86,7 @@ static int lease_map_book(Lease *lease, int fd)
         lease->book = data;
         lease->book_bytes = book.book_bytes;
         lease->n_freed_max = book.n_freed_max;
+        lease->fresh_to = book.is_fresh ? lease->n_units : 0;
         lease->words = (const _Atomic uint64_t *)((uint8_t *)data + book.bitmap_offset);
         return 0;
 }

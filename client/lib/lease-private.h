@@ -9,7 +9,7 @@
 #define LEASE_WORD_UNITS 64u
 #define LEASE_CLASSES 256u           /* sizes that entries are remembered of at one time; a power of two */
 #define LEASE_CLASS_ENTRIES 16u      /* a power of two */
-#define LEASE_WINDOWS_MAX 32u
+#define LEASE_WINDOWS_MAX 512u       /* looked through for a large object, or when one is used up: 0.2 us */
 #define LEASE_PENDING_MAX 32u
 
 /* Of one size; the newest of its entries at n - 1, the oldest gives way. */
@@ -33,6 +33,8 @@ struct Lease {
         uint64_t book_bytes;
         uint32_t n_units;
         uint32_t n_freed_max;
+        bool is_placed_fresh;        /* what was placed last lies where nothing was ever written */
+        uint32_t fresh_from, fresh_to; /* nothing was ever placed here, nor written: from the middle of the region */
 
         uint64_t last;               /* the newest record that placed something, + 1 */
         uint64_t n_freed;            /* entries of the log that we have taken in, or passed over */

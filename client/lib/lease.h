@@ -4,10 +4,11 @@
  * its user has a lock around place and publish.
  *
  * Three sources, in this order. What came free lately and is of just the size, newest first: its memory is warm.
- * The *window*: a run of free units that nobody else can place anything in, used from its beginning to its end
- * without a look at the book; at first the whole region. And when it is used up, the next such run, found in the
- * book behind the last one; for that everything placed so far must have been carried out, or the book would call
- * free what is not. Opening a window forgets what came free before, as it may lie inside.
+ * The *windows*: runs of free units that nobody else can place anything in, used without a look at the book; at
+ * first one, the whole region. Small objects go to the beginning of one until it is used up, then of the one that fits
+ * best; large ones to the end of the one that fits best. And when none has room, the runs that the book has then;
+ * for that everything placed so far must have been carried out, or the book would call free what is not. Opening
+ * windows forgets what came free before, as it may lie inside.
  */
 #ifndef CLIENT_LIB_LEASE_H
 #define CLIENT_LIB_LEASE_H
@@ -59,9 +60,30 @@ enum {
  * 30 of them, and with more there is no next one.
  */
 int lease_place(Lease *lease, uint64_t n_bytes, uint64_t head, uint64_t *ret_offset, void **ret);
+/* What lease_place() gave last reads as zeros, as nobody has written there yet. */
+bool lease_is_placed_fresh(const Lease *lease);
+
 void lease_placed(Lease *lease, uint64_t sequence);
 void lease_placed_at(Lease *lease, uint64_t offset_bytes, uint64_t sequence);
 void lease_unplace(Lease *lease, uint64_t offset_bytes, uint64_t n_bytes);
+
+/*
+ * Something may have come free since nothing was found: the next try looks for it. Else it waits until that is worth it.
+ * Before another lease is asked for.
+ */
+void lease_insist(Lease *lease);
+
+/*
+ * So much has come free since the last search that it may fit better there: searches. OK, also where there is nothing to do, or
+ * BEHIND, as lease_place(). For large objects, whose places are worth it.
+ */
+int lease_refresh(Lease *lease, uint64_t n_bytes, uint64_t head);
+
+/*
+ * How large a piece would be cut for so much, as far as that is known without a search: 0 where one of just the size came free.
+ * UINT64_MAX: none is known. For who has several leases.
+ */
+uint64_t lease_fit_bytes(const Lease *lease, uint64_t n_bytes);
 
 /* Records below this number have placed something here: that many must have been carried out before a new window. */
 uint64_t lease_last(const Lease *lease);

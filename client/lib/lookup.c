@@ -24,7 +24,6 @@
 
 #define LOOKUP_TRIES_MAX 256u        /* of a whole search */
 #define LOOKUP_SLOT_TRIES_MAX 64u    /* of one slot */
-#define LOOKUP_SLOT_WAITS_MAX 16384u /* for who changes a slot, and has lost the processor: 40 ms and more */
 #define LOOKUP_CHAIN_MAX 64u         /* overflow buckets; the daemon's chains are far shorter */
 #define LOOKUP_POLL_LOOKS 128u       /* between two looks at the clock */
 #define LOOKUP_SLEEP_NS_MAX (UINT64_C(250) * 1000 * 1000)
@@ -360,18 +359,6 @@ bool lookup_read_slot(const Space *space, uint32_t slot, LayoutSlot *ret)
         return slot < lookup_n_slots(space) && lookup_copy_slot(&space->slots[slot], ret);
 }
 
-bool lookup_await_slot(const Space *space, uint32_t slot, LayoutSlot *ret)
-{
-        for (unsigned i = 0; i < LOOKUP_SLOT_WAITS_MAX; i++) {
-                if (lookup_read_slot(space, slot, ret))
-                        return true;
-                if (slot >= lookup_n_slots(space))
-                        return false;
-                (void)sched_yield();
-        }
-        return false;
-}
-
 bool lookup_read_texts(const Space *space, uint32_t slot, const LayoutSlot *copy, char *key, char *content_type,
                        void *metadata)
 {
@@ -490,6 +477,26 @@ bool lookup_wait(const Space *space, const Lookup *found, uint64_t timeout_ns)
         if (!space->shared || found->bucket >= space->header.n_buckets_max)
                 return false;
         return lookup_sleep(space, &space->buckets[found->bucket].sequence, found->bucket_sequence, timeout_ns);
+}
+
+void lookup_pause_bucket(const Space *space, uint32_t bucket, uint64_t sleep_ns)
+{
+        const _Atomic uint32_t *word;
+
+        if (!space->shared || bucket >= space->header.n_buckets_max)
+                return;
+        word = &space->buckets[bucket].sequence;
+        (void)lookup_sleep_on(word, atomic_load_explicit(word, memory_order_acquire), sleep_ns);
+}
+
+void lookup_pause_slot(const Space *space, uint32_t slot, uint64_t sleep_ns)
+{
+        const _Atomic uint32_t *word;
+
+        if (!space->shared || slot >= space->header.n_slots_max)
+                return;
+        word = (const _Atomic uint32_t *)&space->slots[slot].sequence;
+        (void)lookup_sleep_on(word, atomic_load_explicit(word, memory_order_acquire), sleep_ns);
 }
 
 /* -- events ------------------------------------------------------------------------------------------------------- */

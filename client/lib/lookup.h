@@ -51,12 +51,6 @@ bool lookup_is_still(const Space *space, uint32_t slot, const LayoutSlot *copy);
 /* A slot by number, whatever its state. False: no such slot, or UNSURE. */
 bool lookup_read_slot(const Space *space, uint32_t slot, LayoutSlot *ret);
 
-/*
- * The same for who would take one that is being changed for one that is gone: waits for its writer, which may have lost
- * the processor in the middle, for tens of milliseconds at most.
- */
-bool lookup_await_slot(const Space *space, uint32_t slot, LayoutSlot *ret);
-
 /* Key, content type and metadata of the object in @copy, as read before: room for 255 / 255 / 4096 bytes; each may be NULL. False: it has changed since. */
 bool lookup_read_texts(const Space *space, uint32_t slot, const LayoutSlot *copy, char *key, char *content_type,
                        void *metadata);
@@ -72,7 +66,14 @@ LookupOutcome lookup_read_extents(const Space *space, uint32_t slot, const Layou
 bool lookup_wait(const Space *space, const Lookup *found, uint64_t timeout_ns);
 
 /*
- * The same without sleeping: looks again and again, and lets others have the processor where it is not free, as the one who
+ * For who was UNSURE: sleeps until the bucket, or the slot, has changed, or @sleep_ns are over, as a rule the latter:
+ * nobody is told that somebody sleeps here, so nobody wakes him.
+ */
+void lookup_pause_bucket(const Space *space, uint32_t bucket, uint64_t sleep_ns);
+void lookup_pause_slot(const Space *space, uint32_t slot, uint64_t sleep_ns);
+
+/*
+ * lookup_wait() without sleeping: looks again and again, and lets others have the processor where it is not free, as the one who
  * would change it may be waiting for it.
  */
 bool lookup_poll(const Space *space, const Lookup *found, uint64_t timeout_ns);

@@ -335,6 +335,11 @@ int ring_begin(Ring *ring, uint64_t timeout_ns, RingRecord **ret, uint64_t *ret_
 
         ring_lock(ring);
         tail = atomic_load_explicit(&ring->tail, memory_order_relaxed);
+        /* Whoever has waited for the daemon, and found that it has ended, knows that nobody will read this one. */
+        if (UNLIKELY(atomic_load_explicit(&ring->is_gone, memory_order_relaxed))) {
+                ring_unlock(ring);
+                return RING_E_GONE;
+        }
         if (UNLIKELY(tail >= ring->look_at || ring->is_wanted[tail & ring->mask])) {
                 r = ring_make_room(ring, timeout_ns);
                 if (r != 0)

@@ -19,7 +19,7 @@
 #include "base/macro.h"
 
 #define WORD_UNITS 64u
-#define SEARCH_WORDS_MAX 32768u /* a region of 128 MiB; some 20 us */
+#define SEARCH_WORDS_MAX 262144u /* a region of 1 GiB; some 20 us for each 128 MiB of it, where nothing is found */
 #define SEARCH_WORDS_STEP 256u
 
 DEFINE_CLEANUP(Region *, cleanup_region, region_unref)
@@ -56,6 +56,7 @@ static void fill_header(LeaseBook *book, const Region *region, const Region *boo
         book->region_bytes = region->size_bytes;
         book->book_bytes = book_region->size_bytes;
         book->bitmap_offset = sizeof(*book);
+        book->is_fresh = 1;
 }
 
 static int make_book(Backend *backend, const Region *region, Region **ret)
@@ -257,6 +258,11 @@ uint32_t leased_raise_epoch(Leased *leased)
         return epoch;
 }
 
+void leased_note_used(Leased *leased)
+{
+        leased->book->is_fresh = 0;
+}
+
 uint32_t leased_epoch(const Leased *leased)
 {
         return atomic_load_explicit(&leased->book->epoch, memory_order_relaxed);
@@ -272,16 +278,22 @@ static uint64_t longest_run(uint64_t bits)
         return n;
 }
 
-uint64_t leased_find_free_bytes(const Leased *leased)
+uint64_t leased_find_free_bytes(const Leased *leased, uint64_t enough_bytes)
 {
         uint64_t n_words = n_words_of(leased->region->size_bytes), n_run = 0, n_best = 0;
+        uint64_t n_enough = enough_bytes / LEASE_UNIT_BYTES + (enough_bytes % LEASE_UNIT_BYTES > 0);
 
         if (leased->used_units == 0)
                 return leased->region->size_bytes;
         n_words = MIN(n_words, SEARCH_WORDS_MAX);
-        for (uint64_t i = 0; i < n_words; i++) {
+        for (uint64_t i = 0; i < n_words && MAX(n_best, n_run) < n_enough; i++) {
                 uint64_t bits = get_word(leased, i);
 
+                if (bits == UINT64_MAX) {
+                        n_best = MAX(n_best, n_run);
+                        n_run = 0;
+                        continue;
+                }
                 if (bits == 0) {
                         n_run += WORD_UNITS;
                         continue;

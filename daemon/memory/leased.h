@@ -52,11 +52,14 @@ void leased_give(Leased *leased, uint64_t offset_bytes, uint64_t n_bytes);
 uint32_t leased_raise_epoch(Leased *leased);
 uint32_t leased_epoch(const Leased *leased);
 
+/* It has had a holder, who may have written anywhere: before it has the next one. */
+void leased_note_used(Leased *leased);
+
 /*
- * Of the largest run of free units, as far as a bounded search finds it: at least this many bytes can be placed at
- * once.
+ * Of the largest run of free units, as far as a bounded search finds it, which ends where one has @enough_bytes: at
+ * least this many bytes can be placed at once.
  */
-uint64_t leased_find_free_bytes(const Leased *leased);
+uint64_t leased_find_free_bytes(const Leased *leased, uint64_t enough_bytes);
 
 static inline uint64_t leased_used_bytes(const Leased *leased)
 {

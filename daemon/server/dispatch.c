@@ -311,6 +311,7 @@ static Status open_session(Dispatch *dispatch, Peer *peer, const ProtoRequest *r
                 .cred = *peer_get_cred(peer),
                 .comm = peer_get_comm(peer),
                 .connected_ns = peer_get_connected_ns(peer),
+                .is_tool = request->is_tool,
                 .userdata = peer,
         };
         Session *session;
@@ -325,6 +326,14 @@ static Status open_session(Dispatch *dispatch, Peer *peer, const ProtoRequest *r
         if (status == STATUS_OK)
                 peer_set_session(peer, session);
         return status;
+}
+
+bool dispatch_is_tool(Dispatch *dispatch, const void *bytes, size_t n_bytes)
+{
+        ProtoRequest request;
+
+        return proto_decode_request(dispatch->decoder, bytes, n_bytes, &request) && request.verb == VERB_HELLO &&
+               request.is_tool;
 }
 
 static void do_hello(Dispatch *dispatch, Peer *peer, const ProtoRequest *request)

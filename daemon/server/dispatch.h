@@ -7,6 +7,7 @@
 #ifndef DAEMON_SERVER_DISPATCH_H
 #define DAEMON_SERVER_DISPATCH_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -38,6 +39,9 @@ void dispatch_free(Dispatch *dispatch); /* no request is under way */
 
 /* A PeerConfig.on_message; @userdata: the dispatch. */
 void dispatch_message(Peer *peer, const void *bytes, size_t n_bytes, void *userdata);
+
+/* Is that the HELLO of a tool? */
+bool dispatch_is_tool(Dispatch *dispatch, const void *bytes, size_t n_bytes);
 
 void dispatch_set_budget(Dispatch *dispatch, uint64_t budget_bytes);
 uint64_t dispatch_n_requests(const Dispatch *dispatch); /* so far */

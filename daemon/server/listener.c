@@ -2,14 +2,15 @@
 /*
  * Connections are counted by accounts: one for the whole, one for each uid below it; each connection pays for itself
  * as long as it lasts. A few of the whole are kept for root and the daemon's own uid, so that an administrator gets in.
- *
- * Who is refused is told why, and the connection is then kept for a moment: closed at once with the client's HELLO
- * unread, the kernel would throw our reply away.
+ * Beyond all that each uid may have a few connections of tools, which say so in their first message: whatever has used up
+ * the connections of a uid, folioctl is what that uid finds it with, and ends it. They are paid for by no account, and
+ * counted. Who lies about it keeps tools of its own uid out, and nobody else: those of root and the daemon's own uid do not
+ * count in how many there are in all.
  *
  * Out of descriptors, a socket that listens stays readable, and a naive loop would spin on it. Here a spare descriptor
  * is given up to accept and close one, and then the listener rests for a moment. An eighth of all descriptors is out
  * of reach for connections of others than root and the daemon's own uid: connections that say nothing cost nobody's
- * memory, and must not keep an administrator out either.
+ * memory, and must not keep an administrator out either. And half of that for all but tools.
  */
 #include "daemon/server/listener.h"
 
@@ -30,6 +31,7 @@
 
 #include "base/cleanup.h"
 #include "base/list.h"
+#include "daemon/server/refusals.h"
 #include "daemon/server/socket.h"
 #include "daemon/service/log.h"
 #include "daemon/store/account.h"
@@ -38,9 +40,9 @@
 #define ACCEPTS_PER_TURN 64
 #define PAUSE_MS_MIN 50
 #define PAUSE_MS_MAX 1000
-#define REFUSED_MAX 32      /* kept for a moment; more are closed at once */
-#define REFUSED_MS 500
 #define ADMIN_CLIENTS 8     /* of the whole, for root and our own uid */
+#define TOOLS_PER_UID_MAX 4 /* beyond it */
+#define TOOLS_MAX 64        /* of others than root and our own uid */
 #define FDS_IN_FLIGHT_MIN 16
 #define FDS_IN_FLIGHT_MAX 500
 #define GROUPS_MAX 65536    /* NGROUPS_MAX of the kernel */
@@ -49,6 +51,7 @@ typedef struct UidAccount {
         List link;
         uid_t uid;
         size_t n_connections;
+        size_t n_tools;              /* of those; that are not charged */
         Account account;
 } UidAccount;
 
@@ -58,14 +61,8 @@ typedef struct Connection {
         Peer *peer;
         UidAccount *uid_account;
         Charge charge;
+        bool is_tool;                /* and not charged */
 } Connection;
-
-typedef struct Refused {
-        List link;
-        Listener *listener;
-        int fd;
-        struct event *event;
-} Refused;
 
 struct Listener {
         ListenerConfig config;
@@ -78,11 +75,11 @@ struct Listener {
         LogLimit log_limit;
         unsigned fds_in_flight_max;
         int fds_for_all;             /* descriptors from this number on are for administrators */
-        int fds_for_refused;         /* and from this one on nobody who is refused is kept */
+        int fds_for_admins;          /* and from this one on for tools */
         List connections;
         size_t n_connections;
-        List refused;
-        size_t n_refused_kept;
+        Refusals refusals;
+        size_t n_tools;              /* of others than administrators, that are not charged */
         List uid_accounts;
         Account account;
         uint64_t n_accepted;
@@ -166,67 +163,12 @@ static int read_cred(int fd, Cred *cred)
         return 0;
 }
 
-/* --- refusing ----------------------------------------------------------------------------------------------------- */
-
-static void refused_free(Refused *refused)
-{
-        list_unlink(&refused->link);
-        refused->listener->n_refused_kept--;
-        event_free(refused->event);
-        (void)close_fd(refused->fd);
-        free(refused);
-}
-
-/* The client's HELLO has come, or the moment is over. */
-static void on_refused(evutil_socket_t fd, short what, void *userdata)
-{
-        char byte;
-
-        while (recv(fd, &byte, 1, MSG_DONTWAIT | MSG_TRUNC) > 0)
-                ;
-        refused_free(userdata);
-}
-
-static void keep_refused(Listener *listener, int consume_fd)
-{
-        struct timeval timeout = { .tv_usec = REFUSED_MS * 1000 };
-        Refused *refused;
-
-        /* Nor with descriptors that administrators will want. */
-        if (listener->n_refused_kept >= REFUSED_MAX || consume_fd >= listener->fds_for_refused ||
-            !(refused = calloc(1, sizeof(*refused)))) {
-                (void)close_fd(consume_fd);
-                return;
-        }
-        refused->event = event_new(listener->config.base, consume_fd, EV_READ, on_refused, refused);
-        if (!refused->event || event_add(refused->event, &timeout) < 0) {
-                if (refused->event)
-                        event_free(refused->event);
-                free(refused);
-                (void)close_fd(consume_fd);
-                return;
-        }
-        refused->listener = listener;
-        refused->fd = consume_fd;
-        list_push_back(&listener->refused, &refused->link);
-        listener->n_refused_kept++;
-}
-
-static void refuse(Listener *listener, int consume_fd, const char *why)
-{
-        ProtoReply reply = { .status = STATUS_LIMIT, .detail = { why, strlen(why) } };
-        uint8_t bytes[PROTO_MESSAGE_BYTES_MAX];
-        size_t n_bytes;
-
-        listener->n_refused++;
-        warn(listener, "a connection was refused", why);
-        /* Best effort: whoever does not get it sees the connection end. */
-        if (proto_encode_reply(&reply, bytes, &n_bytes))
-                (void)channel_send(consume_fd, bytes, n_bytes, NULL, 0);
-        keep_refused(listener, consume_fd);
-}
-
 /* --- connections -------------------------------------------------------------------------------------------------- */
+
+static bool is_admin(uid_t uid)
+{
+        return uid == 0 || uid == geteuid();
+}
 
 static void put_uid_account(UidAccount *uid_account)
 {
@@ -263,6 +205,10 @@ static void connection_free(Connection *connection)
 {
         list_unlink(&connection->link);
         charge_release(&connection->charge);
+        if (connection->is_tool) {
+                connection->uid_account->n_tools--;
+                connection->listener->n_tools -= !is_admin(connection->uid_account->uid);
+        }
         if (connection->uid_account)
                 put_uid_account(connection->uid_account);
         free(connection);
@@ -285,17 +231,16 @@ static void on_peer_hangup(Peer *peer, void *userdata)
 /* 0, or LISTENER_E_REFUSED with @why, or a negative errno. */
 static int charge_connection(Listener *listener, Connection *connection, int fd, uid_t uid, char *why, size_t n_why)
 {
-        bool is_admin = uid == 0 || uid == geteuid();
         uint64_t n_reserved = MIN(ADMIN_CLIENTS, listener->config.clients_max / 8);
         const Account *culprit;
 
-        if (!is_admin && listener->account.count_used >= listener->config.clients_max - n_reserved) {
+        if (!is_admin(uid) && listener->account.count_used >= listener->config.clients_max - n_reserved) {
                 (void)snprintf(why, n_why, "clients-max: %" PRIu64 " clients are connected",
                                listener->account.count_used);
                 return LISTENER_E_REFUSED;
         }
         /* The kernel gives out the lowest number that is free: it tells how many are taken. */
-        if (!is_admin && fd >= listener->fds_for_all) {
+        if (fd >= (is_admin(uid) ? listener->fds_for_admins : listener->fds_for_all)) {
                 (void)snprintf(why, n_why, "foliod is short of descriptors; raise LimitNOFILE");
                 return LISTENER_E_REFUSED;
         }
@@ -310,7 +255,28 @@ static int charge_connection(Listener *listener, Connection *connection, int fd,
         return LISTENER_E_REFUSED;
 }
 
-static int add_connection(Listener *listener, int fd, char *why, size_t n_why)
+/* As charge_connection(): beyond the limits. */
+static int admit_tool(Listener *listener, Connection *connection, uid_t uid, char *why, size_t n_why)
+{
+        if (!is_admin(uid) && listener->n_tools >= TOOLS_MAX) {
+                (void)snprintf(why, n_why, "%zu tools are connected beyond clients-max", listener->n_tools);
+                return LISTENER_E_REFUSED;
+        }
+        connection->uid_account = take_uid_account(listener, uid);
+        if (!connection->uid_account)
+                return -ENOMEM;
+        if (connection->uid_account->n_tools >= TOOLS_PER_UID_MAX) {
+                (void)snprintf(why, n_why, "%zu tools of this uid are connected beyond its limits",
+                               connection->uid_account->n_tools);
+                return LISTENER_E_REFUSED;
+        }
+        connection->uid_account->n_tools++;
+        listener->n_tools += !is_admin(uid);
+        connection->is_tool = true;
+        return 0;
+}
+
+static int add_connection(Listener *listener, int fd, bool is_tool, char *why, size_t n_why)
 {
         _cleanup_(cleanup_connection) Connection *connection = calloc(1, sizeof(*connection));
         _cleanup_(cleanup_free) gid_t *groups = NULL;
@@ -334,7 +300,8 @@ static int add_connection(Listener *listener, int fd, char *why, size_t n_why)
         groups = config.cred.groups;
         if (r < 0)
                 return r;
-        r = charge_connection(listener, connection, fd, config.cred.uid, why, n_why);
+        r = is_tool ? admit_tool(listener, connection, config.cred.uid, why, n_why) :
+                      charge_connection(listener, connection, fd, config.cred.uid, why, n_why);
         if (r != 0)
                 return r;
         read_comm(config.cred.pid, comm, sizeof(comm));
@@ -349,6 +316,40 @@ static int add_connection(Listener *listener, int fd, char *why, size_t n_why)
                   (unsigned)config.cred.uid, listener->n_connections);
         (void)steal_ptr(&connection); /* the list's now */
         return 0;
+}
+
+/* --- refusing ----------------------------------------------------------------------------------------------------- */
+
+static bool let_tool_in(int fd, void *userdata)
+{
+        char why[128] = "";
+        int r = add_connection(userdata, fd, true, why, sizeof(why));
+
+        if (r != 0)
+                warn(userdata, "a tool is not let in", r < 0 ? strerror(-r) : why);
+        return r == 0;
+}
+
+static void on_refused(const char *why, void *userdata)
+{
+        Listener *listener = userdata;
+
+        listener->n_refused++;
+        warn(listener, "a connection was refused", why);
+}
+
+static void init_refusals(Listener *listener, int fds_max)
+{
+        RefusalsConfig config = {
+                .base = listener->config.base,
+                .is_tool = listener->config.is_tool,
+                .tool_userdata = listener->config.tool_userdata,
+                .let_in = let_tool_in,
+                .on_told = on_refused,
+                .userdata = listener,
+        };
+
+        refusals_init(&listener->refusals, &config, fds_max);
 }
 
 /* --- accepting ---------------------------------------------------------------------------------------------------- */
@@ -419,9 +420,9 @@ static bool accept_one(Listener *listener)
                 pause_accepting(listener);
                 return false;
         }
-        r = add_connection(listener, fd, why, sizeof(why));
+        r = add_connection(listener, fd, false, why, sizeof(why));
         if (r == LISTENER_E_REFUSED) {
-                refuse(listener, fd, why);
+                refusals_add(&listener->refusals, fd, why);
         } else if (r < 0) {
                 (void)close_fd(fd);
                 listener->n_refused++;
@@ -461,12 +462,15 @@ static void choose_fd_limits(Listener *listener)
         struct rlimit limit;
 
         listener->fds_in_flight_max = FDS_IN_FLIGHT_MIN;
-        listener->fds_for_all = listener->fds_for_refused = INT_MAX;
+        listener->fds_for_all = listener->fds_for_admins = INT_MAX;
+        init_refusals(listener, INT_MAX);
         if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
                 return;
         listener->fds_in_flight_max = (unsigned)CLAMP(limit.rlim_cur / 16, FDS_IN_FLIGHT_MIN, FDS_IN_FLIGHT_MAX);
         listener->fds_for_all = (int)MIN(limit.rlim_cur - limit.rlim_cur / 8, INT_MAX);
-        listener->fds_for_refused = (int)MIN(limit.rlim_cur - limit.rlim_cur / 16, INT_MAX);
+        listener->fds_for_admins = (int)MIN(limit.rlim_cur - limit.rlim_cur / 16, INT_MAX);
+        /* What tools need once they are in is behind that. */
+        listener->refusals.fds_max = (int)MIN(limit.rlim_cur - limit.rlim_cur / 32, INT_MAX);
 }
 
 static int open_socket(Listener *listener, char **ret_message)
@@ -500,7 +504,6 @@ int listener_new(const ListenerConfig *config, Listener **ret, char **ret_messag
         listener->socket = (Socket)SOCKET_NULL;
         listener->fd = listener->spare_fd = -1;
         list_init(&listener->connections);
-        list_init(&listener->refused);
         list_init(&listener->uid_accounts);
         account_init(&listener->account, NULL, UINT64_MAX, config->clients_max);
         choose_fd_limits(listener);
@@ -526,8 +529,7 @@ void listener_free(Listener *listener)
                 event_free(listener->acceptable);
         if (listener->resume)
                 event_free(listener->resume);
-        for (List *link; (link = list_peek_front(&listener->refused));)
-                refused_free(LIST_ENTRY(link, Refused, link));
+        refusals_deinit(&listener->refusals);
         /* Each unlinks itself as it hangs up. */
         for (List *link; (link = list_peek_front(&listener->connections));)
                 peer_close(LIST_ENTRY(link, Connection, link)->peer);

@@ -9,6 +9,7 @@
 #ifndef DAEMON_SERVER_LISTENER_H
 #define DAEMON_SERVER_LISTENER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -27,6 +28,9 @@ typedef struct ListenerConfig {
         uint64_t clients_per_uid_max;
         void (*on_message)(Peer *peer, const void *bytes, size_t n_bytes, void *userdata);
         void *message_userdata;
+        /* Is that the first message of a tool, which gets in beyond the limits? NULL: there are none. */
+        bool (*is_tool)(const void *bytes, size_t n_bytes, void *tool_userdata);
+        void *tool_userdata;
         void (*on_hangup)(void *userdata); /* a peer has gone, its session is closed; may be NULL */
         void *hangup_userdata;
 } ListenerConfig;

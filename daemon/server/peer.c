@@ -69,7 +69,9 @@ struct Peer {
         size_t n_queued_bytes;
         size_t n_queued_fds;
         size_t n_fds_in_flight;      /* sent since the client was last seen to have read everything */
-        int n_unread_bytes;          /* of the socket, when the stall timer last looked */
+        uint64_t n_sent;             /* messages, ever */
+        uint64_t n_stall_sent;       /* and when the stall timer was started */
+        int n_unread_bytes;          /* of the socket, then */
         size_t n_requests;
         size_t n_request_bytes;
         unsigned retry_ms;
@@ -289,6 +291,7 @@ static void start_stall(Peer *peer)
         struct timeval timeout = { .tv_sec = (time_t)peer->config.stall_s };
 
         peer->n_unread_bytes = count_unread(peer);
+        peer->n_stall_sent = peer->n_sent;
         if (event_add(peer->stall, &timeout) < 0)
                 die(peer, no_timer);
 }
@@ -436,6 +439,7 @@ static int try_send(Peer *peer, const void *bytes, size_t n_bytes, const int *fd
         r = channel_send(peer->fd, bytes, n_bytes, fds, n_fds);
         if (r != CHANNEL_OK)
                 return r;
+        peer->n_sent++;
         peer->n_fds_in_flight += n_fds;
         if (peer->n_fds_in_flight > FDS_UNREAD_FOR_EVER_MAX && !event_pending(peer->stall, EV_TIMEOUT, NULL))
                 start_stall(peer);
@@ -516,7 +520,8 @@ static void on_stall(evutil_socket_t fd, short what, void *userdata)
         } else if (n_unread_bytes == 0) {
                 peer->n_fds_in_flight = 0;
         } else if (peer->n_fds_in_flight > FDS_UNREAD_FOR_EVER_MAX) {
-                if (n_unread_bytes == peer->n_unread_bytes)
+                /* As much is unread as was: with others sent since that is one of those, and the client reads. */
+                if (n_unread_bytes == peer->n_unread_bytes && peer->n_sent == peer->n_stall_sent)
                         peer_breach(peer, "descriptors are received: %zu have waited for %u s", peer->n_fds_in_flight,
                                     peer->config.stall_s);
                 else

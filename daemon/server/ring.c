@@ -393,13 +393,25 @@ bool daemon_ring_drain(DaemonRing *ring, void (*rest)(void *userdata), void *use
         return false;
 }
 
-/* For the store, which looks whether a lease is out of use. */
-static bool is_drained(void *userdata)
+/*
+ * For the store, which looks whether a lease is out of use. It may ask from within an operation of this very ring, which
+ * wants the memory. Who changes what is published meanwhile is refused when its turn comes.
+ */
+static bool is_drained(void *userdata, uint64_t region_id)
 {
         const DaemonRing *ring = userdata;
+        uint64_t tail = atomic_load_explicit(&ring->header->tail, memory_order_acquire);
 
-        return !ring->is_busy && (ring->is_broken || atomic_load_explicit(&ring->header->tail, memory_order_acquire) ==
-                                                             ring->head);
+        if (ring->is_busy && ring->record->region_id == region_id)
+                return false;
+        if (ring->is_broken || tail == ring->head)
+                return true;
+        if (tail - ring->head > RING_RECORDS)
+                return false; /* a rule is broken, which has not been noticed yet */
+        for (uint64_t n = ring->head + ring->is_busy; n != tail; n++)
+                if (*(const volatile uint64_t *)&ring->records[n % RING_RECORDS].region_id == region_id)
+                        return false;
+        return true;
 }
 
 /* --- beginning and end -------------------------------------------------------------------------------------------- */

@@ -38,6 +38,20 @@ static void drop_uid_account(UidAccount *account)
         free(account);
 }
 
+int session_charge(Session *session, uint64_t n_bytes, Charge *ret)
+{
+        Account *account = &session->uid_account->account;
+        const Account *ignored;
+        int r = account_charge(account, n_bytes, 0, ret, &ignored);
+
+        if (r == 0 || !session->is_tool)
+                return r;
+        r = account_charge(account, 0, 0, ret, &ignored); /* takes nothing, and so cannot be refused */
+        assert(r == 0);
+        charge_set(ret, n_bytes);
+        return r;
+}
+
 /* --- tables ------------------------------------------------------------------------------------------------------- */
 
 SessionTable *session_find_table(const Session *session, const void *space)
@@ -71,6 +85,7 @@ static void free_session(Session *session)
         charge_release(&session->ring_charge);
         if (session->uid_account) {
                 session->uid_account->n_sessions--;
+                session->uid_account->n_tools -= session->is_tool;
                 drop_uid_account(session->uid_account);
         }
         free(session->cred.groups);
@@ -127,7 +142,7 @@ static int make_staging(Store *store, Session *session)
 Status session_new(Store *store, const SessionConfig *config, Session **ret, char **ret_detail)
 {
         _cleanup_(cleanup_session) Session *session = NULL;
-        const Account *ignored;
+        uint64_t base_bytes = MIN(store->config.staging_bytes, STORE_SESSION_BASE_BYTES);
         int r;
 
         session = calloc(1, sizeof(*session));
@@ -146,9 +161,9 @@ Status session_new(Store *store, const SessionConfig *config, Session **ret, cha
         if (!session->uid_account)
                 return store_refuse_errno(ret_detail, -ENOMEM, "a session");
         session->uid_account->n_sessions++;
-        if (account_charge(&session->uid_account->account,
-                           MIN(store->config.staging_bytes, STORE_SESSION_BASE_BYTES), 0, &session->staging_charge,
-                           &ignored))
+        session->is_tool = config->is_tool && session->uid_account->n_tools < STORE_SESSION_TOOLS_MAX;
+        session->uid_account->n_tools += session->is_tool;
+        if (session_charge(session, base_bytes, &session->staging_charge))
                 return store_refuse(ret_detail, STATUS_LIMIT,
                                     "uid %u has %llu bytes of staging memory and pin tables in its %u connections, "
                                     "and %llu is the most; "
@@ -258,7 +273,8 @@ void session_close(Session *session)
         session_try_free(session);
 }
 
-void session_set_ring(Session *session, RingHeader *ring, bool (*is_drained)(void *userdata), void *userdata)
+void session_set_ring(Session *session, RingHeader *ring,
+                      bool (*is_drained)(void *userdata, uint64_t region_id), void *userdata)
 {
         assert(!session->is_closed && !session->ring);
         session->ring = ring;

@@ -23,6 +23,7 @@ typedef struct UidAccount {
         List link;
         uid_t uid;
         unsigned n_sessions;
+        unsigned n_tools;            /* of those */
         Account account;
 } UidAccount;
 
@@ -43,6 +44,7 @@ typedef struct Session {
         Cred cred;
         char *comm;
         uint64_t connected_ns;
+        bool is_tool;                /* what it needs to begin is there beyond the limit of its uid */
         void *userdata;
         Region *staging;             /* mapped read-only */
         Charge staging_charge;
@@ -50,7 +52,7 @@ typedef struct Session {
         List tables;
         List objects;                /* unsealed, and with-creator */
         RingHeader *ring;            /* mapped while the session is open; NULL: none */
-        bool (*is_drained)(void *userdata);
+        bool (*is_drained)(void *userdata, uint64_t region_id);
         void *ring_userdata;
         Charge ring_charge;
         Lease *leases[RING_LEASES_MAX]; /* by number */
@@ -64,6 +66,9 @@ typedef struct Session {
 
 /* NULL: not opened. */
 SessionTable *session_find_table(const Session *session, const void *space);
+
+/* For what a session cannot do without. The same as account_charge(). */
+int session_charge(Session *session, uint64_t n_bytes, Charge *ret);
 
 /* Gives a table up: pins in it count no more. */
 void session_drop_table(SessionTable *table);

@@ -82,6 +82,7 @@ static void take_over(Store *store, Lease *lease)
         if (session->last_lease == lease)
                 session->last_lease = NULL;
         lease->session = NULL;
+        leased_note_used(lease->leased);
         lease->n_idle_ticks = 0;
         lease->is_recalled = false;
         list_unlink(&lease->link);
@@ -105,7 +106,8 @@ static bool recall(Store *store, Lease *lease)
          * In this order: what was placed is published before lease_use[] goes down. What is written in place is ended
          * first.
          */
-        if (is_in_use(lease) || !session->is_drained(session->ring_userdata) || lease->n_writing > 0)
+        if (is_in_use(lease) || !session->is_drained(session->ring_userdata, lease->leased->region->id) ||
+            lease->n_writing > 0)
                 return false;
         take_over(store, lease);
         return true;

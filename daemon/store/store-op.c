@@ -158,7 +158,7 @@ static bool is_key_checked(const StoreOp *op)
         return op->verb == VERB_PUT || op->verb == VERB_CREATE;
 }
 
-static int resolve_key(StoreOp *op, Target *target)
+static int resolve_key(Store *store, StoreOp *op, Target *target)
 {
         const Key key = op->item->key;
         Space *space = target->space;
@@ -169,14 +169,20 @@ static int resolve_key(StoreOp *op, Target *target)
                 return store_refuse(&op->detail, STATUS_INVALID, "a key is 1 to %d bytes without NUL",
                                     FOLIO_KEY_BYTES_MAX);
         target->hash = op->hash ? op->hash : index_hash(space->index, key);
-        claim = find_claim(space, target->hash);
-        if (claim) {
-                list_push_back(&claim->waiters, &op->link);
-                return STORE_OP_PENDING;
+        for (unsigned i = 0;; i++) {
+                claim = find_claim(space, target->hash);
+                if (claim) {
+                        list_push_back(&claim->waiters, &op->link);
+                        return STORE_OP_PENDING;
+                }
+                target->object = NULL;
+                if (index_find(space->index, key, target->hash, &slot))
+                        target->object = space->objects[slot];
+                if (LIKELY(!target->object || !target->object->has_expiry) || target->object->is_busy || i > 0)
+                        return STATUS_OK;
+                /* For clients its time has passed when the clock says so: the name is free, whenever our timer comes. */
+                store_expire(store);
         }
-        if (index_find(space->index, key, target->hash, &slot))
-                target->object = space->objects[slot];
-        return STATUS_OK;
 }
 
 Status store_check_rights(const Store *store, StoreOp *op, const Space *space, uint32_t rights)
@@ -200,7 +206,7 @@ int store_resolve(Store *store, StoreOp *op, uint32_t rights, Target *ret)
         r = store_check_rights(store, op, target.space, rights);
         if (r != STATUS_OK)
                 return r;
-        r = op->item->flags & PROTO_ITEM_BY_SLOT ? resolve_slot(op, &target) : resolve_key(op, &target);
+        r = op->item->flags & PROTO_ITEM_BY_SLOT ? resolve_slot(op, &target) : resolve_key(store, op, &target);
         if (r != STATUS_OK)
                 return r;
         if (target.object && target.object->is_busy) {

@@ -56,6 +56,7 @@
  * the account of the client's cgroup, which touched it first.
  */
 #define STORE_SESSION_BASE_BYTES (64 * KIB)
+#define STORE_SESSION_TOOLS_MAX 4u    /* sessions of a uid that begin beyond its limit: what they may take is little */
 #define STORE_SESSIONS_MEASURED 128u /* in one tick: two system calls each */
 
 /* A job that makes a part of a space's index huge. */

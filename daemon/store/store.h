@@ -94,6 +94,7 @@ typedef struct SessionConfig {
         Cred cred;                   /* groups are copied */
         const char *comm;            /* for showing */
         uint64_t connected_ns;
+        bool is_tool;                /* a few of each uid get in beyond session_bytes_max */
         void *userdata;
 } SessionConfig;
 
@@ -111,10 +112,11 @@ int session_staging_fd(const Session *session); /* read-write, borrowed */
 
 /*
  * The session's ring, mapped for writing by whoever made it and mapped for as long as the session is open: its leases
- * look at lease_use[] in it. @is_drained: has everything been carried out that is published now?
+ * look at lease_use[] in it. @is_drained: has everything been carried out that is published now and names @region_id?
  */
 struct RingHeader;
-void session_set_ring(Session *session, struct RingHeader *ring, bool (*is_drained)(void *userdata), void *userdata);
+void session_set_ring(Session *session, struct RingHeader *ring,
+                      bool (*is_drained)(void *userdata, uint64_t region_id), void *userdata);
 
 /* What a ring of @n_bytes takes, paid by the uid like staging memory. STATUS_OK, or STATUS_LIMIT with the sentence. */
 Status session_charge_ring(Session *session, uint64_t n_bytes, char **ret_detail);

@@ -18,7 +18,8 @@
 
 #define USUAL_BYTES_MAX (64 * MIB)   /* larger ones only for an object that needs it */
 #define BUDGET_SHARE 4
-#define ORPHANS_LOOKED_AT_MAX 16u    /* some 20 us each, where they are large and full of gaps */
+#define ORPHANS_LOOKED_AT_MAX 16u    /* some 10 us each, where they are of the usual size and full of gaps */
+#define ORPHANS_LOOKED_AT_SHORT 64u  /* before somebody is refused */
 #define FREE_SHARE_MIN 4             /* an orphan of which less is free would soon have to be replaced */
 
 typedef struct Wish {
@@ -70,9 +71,13 @@ static Status hand_out(Store *store, StoreOp *op, Lease *lease)
         return STATUS_OK;
 }
 
-/* Of the first few that fit the one with most room. */
-static Lease *find_orphan(Space *space, uint64_t n_bytes)
+/*
+ * Of the first few that fit the one with most room. Where memory is short, @is_short, the one with least: whatever is
+ * free in it, nothing else is to be had, and the others are there for who needs more.
+ */
+static Lease *find_orphan(Space *space, uint64_t n_bytes, bool is_short)
 {
+        uint64_t share = is_short ? 0 : 1, best_bytes = 0;
         Lease *best = NULL;
         unsigned n = 0;
 
@@ -82,12 +87,15 @@ static Lease *find_orphan(Space *space, uint64_t n_bytes)
                 uint64_t region_bytes = lease->leased->region->size_bytes;
                 uint64_t free_bytes = region_bytes - leased_used_bytes(lease->leased);
 
-                if (free_bytes < MAX(n_bytes, region_bytes / FREE_SHARE_MIN) || store_is_spoiled(lease) ||
-                    (best && leased_used_bytes(best->leased) <= leased_used_bytes(lease->leased)))
+                if (free_bytes < MAX(n_bytes, share * region_bytes / FREE_SHARE_MIN) || store_is_spoiled(lease))
                         continue;
-                if (leased_find_free_bytes(lease->leased) >= n_bytes)
+                if (best && (free_bytes < best_bytes) != is_short)
+                        continue;
+                if (leased_find_free_bytes(lease->leased, n_bytes) >= n_bytes) {
                         best = lease;
-                if (++n == ORPHANS_LOOKED_AT_MAX)
+                        best_bytes = free_bytes;
+                }
+                if (++n == (is_short ? ORPHANS_LOOKED_AT_SHORT : ORPHANS_LOOKED_AT_MAX))
                         break;
         }
         return best;
@@ -235,6 +243,7 @@ static int make_lease(Store *store, Space *space, StoreOp *op, const Wish *wish)
 {
         Work *work = begin_work(store, space, op);
         bool is_blank = false;
+        Lease *orphan;
         int r;
 
         if (!work)
@@ -242,6 +251,11 @@ static int make_lease(Store *store, Space *space, StoreOp *op, const Wish *wish)
         r = get_region(store, space, wish->best_bytes, &work->region, &is_blank);
         if (r && wish->least_bytes < wish->best_bytes)
                 r = get_region(store, space, wish->least_bytes, &work->region, &is_blank);
+        orphan = r > 0 ? find_orphan(space, MAX(op->item->size_bytes, 1), true) : NULL;
+        if (orphan) {
+                store_end_work(work, hand_out(store, op, orphan));
+                return STORE_OP_PENDING;
+        }
         if (r == STORE_PAY_WAIT) {
                 list_push_back(&store->memory_waiters, &work->link);
                 return STORE_OP_PENDING;
@@ -327,6 +341,6 @@ int store_verb_lease(Store *store, StoreOp *op)
                 status = check_limits(store, op, &wish);
         if (status != STATUS_OK)
                 return status;
-        orphan = find_orphan(space, MAX(item->size_bytes, 1));
+        orphan = find_orphan(space, MAX(item->size_bytes, 1), false);
         return orphan ? (int)hand_out(store, op, orphan) : make_lease(store, space, op, &wish);
 }

@@ -37,15 +37,14 @@ static void describe(const Store *store, Space *space, const Session *session, P
 /* The pin table of a session that may read; paid for by its uid. */
 static Status add_pins(Store *store, Session *session, Space *space, SessionTable *table, char **ret_detail)
 {
-        Account *account = &session->uid_account->account;
-        const Account *ignored;
+        const Account *account = &session->uid_account->account;
         uint64_t n_bytes;
         int r;
 
         if (!pins_plan_bytes(space->ns.objects_max, &n_bytes))
                 return store_refuse_errno(ret_detail, -EOVERFLOW, "the pin table");
         n_bytes = MIN(n_bytes, STORE_SESSION_BASE_BYTES);
-        if (account_charge(account, n_bytes, 0, &table->charge, &ignored))
+        if (session_charge(session, n_bytes, &table->charge))
                 return store_refuse(ret_detail, STATUS_LIMIT,
                                     "uid %u has %llu bytes of staging memory and pin tables and needs %llu more, and "
                                     "%llu is the most; "
@@ -162,8 +161,8 @@ static Status find_to_change(Store *store, const Session *session, const char *n
 static Status refuse_fixed(const Space *space, char **ret_detail)
 {
         return store_refuse(ret_detail, STATUS_INVALID,
-                            "objects-max (%u), backing and writers of namespace %s are fixed when it is made; remove it and "
-                            "add it again",
+                            "objects-max (%u), backing and writers of namespace %s are fixed when it is made; to change "
+                            "them remove it, with every object in it, and add it again",
                             space->ns.objects_max, space->ns.name);
 }
 

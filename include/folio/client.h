@@ -72,6 +72,10 @@ typedef void (*folio_done_fn)(struct folio_client *client, int error, struct fol
  * Puts, seals and deletes return before others can see what they did: see folio_flush(). Programs that hand names to others
  * flush before, or open with FOLIO_OPEN_VISIBLE: then each waits until every client can see it.
  *
+ * Where all connections of this uid, or what they may take, are used up, a tool by which somebody finds out why must get in still.
+ * With FOLIO_OPEN_TOOL it does: four of each uid at a time, beyond the limits. folioctl opens so. It is for nothing else: a
+ * program that needs more connections wants a greater limit.
+ *
  * Lifetime:  until folio_client_unref(). Objects got through it keep what they need of it.
  * Blocking:  one round trip, and the start of a daemon with FOLIO_OPEN_SPAWN; at most @options->timeout_ms.
  * Threads:   any.
@@ -177,12 +181,15 @@ int folio_client_process(struct folio_client *client);
  * @userdata: for @done
  *
  * folio_put(), folio_object_seal() and folio_delete() return when foliod has been told in memory that it shares with
- * this client; it carries out what it is told in order, and soon, but after the call. This client sees what it has done at
- * once, in every thread; others when it is carried out. What can be known before is refused by the call itself (a name that is taken,
- * or not there; no right; no memory). What turns out later, as when another client has taken the name in between, or a quota
- * is used up, is the answer of the next flush. Where one such refusal was for want of memory or for a limit, the next put waits for its own answer.
- * So a program that must know flushes, as it does with files; one that always must know uses FOLIO_PUT_VISIBLE, or FOLIO_OPEN_VISIBLE.
- * What was put before the program ends, in whatever way, is carried out.
+ * this client; it carries out what it is told in order, and soon, but after the call. This client sees what it has
+ * done at once, in every thread; others when it is carried out. What can be known before is refused by the call
+ * itself (a name that is taken, or not there; no right; no memory). What turns out later, as when another client has
+ * taken the name in between, or a quota is used up, is the answer of the next flush: of several the first;
+ * folio_put_many() has an error for each. What was refused is then not there for this client either. Where one such
+ * refusal was for want of memory or for a limit, the next put waits for its own answer. So a program that must know
+ * flushes, as it does with files; one that always must know uses FOLIO_PUT_VISIBLE, or FOLIO_OPEN_VISIBLE. What was
+ * put before the program ends, in whatever way, is carried out. Where foliod ends, some puts may still return 0 until
+ * a flush, or any call that waits for it, has found that out.
  *
  * Lifetime:  nothing is kept.
  * Blocking:  until foliod has carried out what was asked for before; no time at all where it has already.
@@ -211,8 +218,8 @@ const char *folio_strerror(int error);
 /**
  * folio_strerror_full() - why the last failed call of this thread failed, with its numbers
  *
- * One sentence: what was asked, what stood in the way, with numbers, and what can be done. In a completion callback
- * it is about the request being completed.
+ * One sentence: what was asked, what stood in the way, with numbers, and what can be done where that is not plain. In a
+ * completion callback it is about the request being completed.
  *
  * Lifetime:  valid until the next call into libfolio by this thread.
  * Blocking:  never.

@@ -40,7 +40,7 @@ struct folio_stat {
         uint64_t size_bytes;
         uint64_t capacity_bytes;     /* mutable objects; else size_bytes */
         uint64_t allocated_bytes;    /* memory behind it; of a packed object its size rounded up to 64 bytes, at least 64 */
-        uint64_t huge_bytes;         /* of these, in folios of 2 MiB: as found, not as asked for; 0 for a packed object */
+        uint64_t huge_bytes;         /* of these, in folios of 2 MiB: as found, not as asked for; 0 for a packed object, whatever its pages are */
         uint64_t created_ns;         /* CLOCK_REALTIME */
         uint64_t changed_ns;         /* sealed at; of a mutable object: last truncated at */
         uint64_t expires_ns;         /* 0: never */
@@ -114,7 +114,7 @@ int folio_put_async(struct folio_client *client, const char *name, const void *d
  *
  * Lifetime:  until folio_object_seal() the object dies with folio_object_abort(), with the release of the handle, or
  *            with the connection.
- * Blocking:  one round trip, and the time it takes to reserve the memory.
+ * Blocking:  one round trip, and the time it takes to reserve the memory; none where it is created as folio_put() puts.
  * Threads:   any.
  * Return:    as folio_put().
  * Since:     0.1
@@ -274,7 +274,8 @@ int folio_object_abort(struct folio_object *object);
  * @ret:        new handle; written only on success
  *
  * FOLIO_GET_SEALED is for who does not trust the writer: of an object with FOLIO_PROTECTION_TRUSTED (or _NONE) the bytes are copied to
- * memory of this process, read-only; all others are held as ever. FOLIO_GET_POLL is for who waits for something that
+ * memory of this process, read-only; all others are held as ever. folio_object_stat() is about the object in both cases, not the
+ * copy. A namespace that is not there is not waited for: FOLIO_E_NOT_FOUND. FOLIO_GET_POLL is for who waits for something that
  * comes any moment: it looks again and again for some 100 us, with a yield in between as foliod may want the same processor,
  * before it sleeps, and once more after each change near by; the asynchronous forms take no notice of it.
  *
@@ -474,9 +475,10 @@ int folio_list_open_async(struct folio_client *client, const char *prefix, struc
  * @n_entries: how many fit
  *
  * Lifetime:  -
- * Blocking:  never.
+ * Blocking:  as folio_stat().
  * Threads:   one at a time.
- * Return:    how many were filled; 0 at the end; FOLIO_E_INVALID.
+ * Return:    how many were filled; 0 at the end; FOLIO_E_INVALID; FOLIO_E_TIMEOUT where foliod has been stopped in the
+ *            middle of a change: the next call goes on with the same name.
  * Since:     0.1
  */
 int folio_list_next(struct folio_list *list, struct folio_stat *entries, size_t n_entries);

@@ -78,7 +78,7 @@ enum folio_protection {
         FOLIO_PROTECTION_NONE = 0,
         FOLIO_PROTECTION_KERNEL = 1,  /* kernel seals on a memfd: nobody, of any uid, can */
         FOLIO_PROTECTION_MODE = 2,    /* a file mode: nobody but the uid of foliod, and root, can */
-        FOLIO_PROTECTION_TRUSTED = 3  /* the writer is trusted not to; others cannot */
+        FOLIO_PROTECTION_TRUSTED = 3  /* the program that placed it is trusted not to; others cannot: folio(7), PROTECTION */
 };
 
 enum folio_backing {
@@ -88,14 +88,14 @@ enum folio_backing {
 };
 
 enum folio_placement {
-        FOLIO_PLACEMENT_PACKED = 1, /* a chunk of a packed region, shared with other small objects */
+        FOLIO_PLACEMENT_PACKED = 1, /* part of a region with other objects: small ones, or of any size that a trusted writer placed */
         FOLIO_PLACEMENT_OWN = 2     /* a region of its own */
 };
 
 /* Who may write the memory of sealed objects in a namespace. */
 enum folio_writers {
         FOLIO_WRITERS_UNTRUSTED = 1, /* nobody: foliod copies small objects in, large ones are sealed by the kernel */
-        FOLIO_WRITERS_TRUSTED = 2    /* each client places objects itself, in regions that it alone writes: see FOLIO_PROTECTION_TRUSTED */
+        FOLIO_WRITERS_TRUSTED = 2    /* a client may place objects itself, in regions that it alone writes: see FOLIO_PROTECTION_TRUSTED */
 };
 
 enum folio_huge {
@@ -118,7 +118,7 @@ enum folio_huge {
 #define FOLIO_GET_POPULATE (1u << 2) /* fault the whole mapping in at once */
 /* bit 3 is FOLIO_MAP_PRIVATE */
 #define FOLIO_GET_SEALED (1u << 4) /* bytes that nobody can change: of an object that only its writer's word protects, a copy */
-#define FOLIO_GET_POLL (1u << 5) /* while it waits: look again and again, and sleep only after a while; takes a processor */
+#define FOLIO_GET_POLL (1u << 5) /* while it waits: look again and again, and sleep only after some 100 us; takes a processor */
 
 /* For folio_object_map_async(), besides FOLIO_GET_WRITABLE and FOLIO_GET_POPULATE. */
 #define FOLIO_MAP_PRIVATE (1u << 3) /* copy-on-write memory of the caller's own: folio_object_map_private() */
@@ -130,6 +130,7 @@ enum folio_huge {
 #define FOLIO_OPEN_SPAWN (1u << 0) /* where no foliod answers, start one for this user */
 #define FOLIO_OPEN_DUMPABLE (1u << 1) /* mapped objects are in core dumps of this process: folio_client_open() */
 #define FOLIO_OPEN_VISIBLE (1u << 2) /* every put, seal and delete of this client is as with FOLIO_PUT_VISIBLE */
+#define FOLIO_OPEN_TOOL (1u << 3) /* a tool for people, which gets in although a limit is reached: folio_client_open() */
 
 /* --- namespaces -------------------------------------------------------------------------------------------------- */
 

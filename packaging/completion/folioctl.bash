@@ -13,7 +13,7 @@
 # Every verb and option is compared with what the tool says of itself by tests/lint/test-completion.sh.
 
 _folioctl_verbs='put replace get cat ls stat holders rm truncate wait watch ns status check run bench help'
-_folioctl_suites='read map batch write put create get stat handoff truncate delete beside'
+_folioctl_suites='read map batch write put create get stat handoff truncate delete beside shapes'
 
 # The options of a verb, or of every verb where it is empty; `=`: takes a value.
 _folioctl_options()

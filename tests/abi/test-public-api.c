@@ -75,7 +75,7 @@ static void test_open_bad_options(void **state)
         (void)state;
         assert_int_equal(folio_client_open(NULL, NULL), FOLIO_E_INVALID);
         assert_int_equal(folio_client_open(&options, &client), FOLIO_E_INVALID);
-        options.flags = FOLIO_OPEN_VISIBLE << 1;
+        options.flags = FOLIO_OPEN_TOOL << 1;
         assert_int_equal(folio_client_open(&options, &client), FOLIO_E_INVALID);
         options.flags = 0;
         options.struct_bytes = 0;

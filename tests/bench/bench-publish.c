@@ -65,7 +65,7 @@ static void check(bool is_good, const char *what, const char *detail)
         exit(1);
 }
 
-static bool is_drained(void *userdata)
+static bool is_drained(void *userdata, uint64_t region_id)
 {
         return true;
 }

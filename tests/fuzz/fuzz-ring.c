@@ -157,7 +157,8 @@ Status session_charge_ring(Session *session, uint64_t n_bytes, char **ret_detail
         return STATUS_OK;
 }
 
-void session_set_ring(Session *session, struct RingHeader *ring, bool (*is_drained)(void *userdata), void *userdata)
+void session_set_ring(Session *session, struct RingHeader *ring,
+                      bool (*is_drained)(void *userdata, uint64_t region_id), void *userdata)
 {
         session->ring = ring;
 }

@@ -53,7 +53,7 @@ nothing_left()
 unset FOLIO_SOCKET NO_COLOR
 expect 2 "without a suite" "$FOLIOCTL" bench
 expect 2 "an unknown suite" "$FOLIOCTL" bench reed
-says "and says which there are" err "none of read, map, batch, write, put, create, get, stat, handoff, truncate, delete, beside"
+says "and says which there are" err "none of read, map, batch, write, put, create, get, stat, handoff, truncate, delete, beside, shapes"
 for arguments in "--size 5Q" "--size 1M" "--size 2T" "--rounds 0" "--rounds 1001" "--rounds x" "--case nosuch" \
         "--backing hugetlb"; do
         # shellcheck disable=SC2086 # words are wanted
@@ -252,6 +252,15 @@ run_suite beside 14
 check_laps beside 8
 same "beside: three calls for each file, whoever makes it" "<12000>" \
         "$(fields "$(of writers-4 trusted 64)" theirs_calls)"
+
+run_suite shapes 6
+check_laps shapes 2
+same "shapes: seven calls for each file of a batch" "<798><798>" \
+        "$(fields "$(lines '"case":"loader"' '"writers":"untrusted"')" theirs_calls)$(fields "$(lines '"case":"loader"' '"writers":"trusted"')" theirs_calls)"
+same "shapes: results of tasks of trusted writers ask by no message" "<0>" \
+        "$(fields "$(lines '"case":"tasks"' '"writers":"trusted"')" round_trips)"
+same "shapes: a ring of records is memory" "<0><0>" \
+        "$(fields "$(lines '"case":"market"' '"pages":"4K"')" calls round_trips)"
 
 expect 0 "small objects as a table" "$FOLIOCTL" bench truncate --case same --size 4M --rounds 1
 same "has columns of its own" 1 "$(grep -c '^CASE .* P50 US .* P99 US .* PLAIN IS$' out)"

@@ -4,6 +4,7 @@
  * is there, and many readers of one object share its memory.
  */
 #include "tests/integration/alive.h"
+#include "tests/integration/trace.h"
 
 #include <inttypes.h>
 
@@ -272,12 +273,90 @@ static void test_shared_by_eight_readers(void **state)
         foliod_stop(foliod);
 }
 
+enum { FILLED_BYTES = 16 * 1024 * 1024 + 4097 };
+
+/* Puts in one call, and by large writes that neither begin nor end at a page; and small ones. */
+static void fill_large(Child *child)
+{
+        static const uint64_t ends[] = { 5 * 1024 * 1024 + 1, 5 * 1024 * 1024 + 100, 12 * 1024 * 1024, FILLED_BYTES };
+        struct folio_client *client = child_connect(child);
+        uint8_t *bytes = malloc(FILLED_BYTES);
+        struct folio_object *object;
+        uint64_t at = 0;
+
+        CHECK(bytes);
+        harness_fill(bytes, FILLED_BYTES, 5);
+        child_say(child, 1);
+        CHECK(child_hear(child) == 1);
+        CHECK_OK(folio_put(client, "filled/put", bytes, FILLED_BYTES, NULL));
+        CHECK_OK(folio_create(client, "filled/write", FILLED_BYTES, NULL, &object));
+        for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); at = ends[i++])
+                CHECK_OK(folio_object_write(object, at, bytes + at, ends[i] - at));
+        CHECK_OK(folio_object_seal(object));
+        CHECK_OK(folio_object_release(object));
+        child_say(child, 2);
+        CHECK(child_hear(child) == 2);
+        free(bytes);
+        folio_client_unref(client);
+}
+
+/*
+ * A region that is all huge is filled through a mapping, which is gone before the seal; one of small pages by the
+ * kernel. What is seen is the same.
+ */
+static void test_filled_by_what_there_is(void **state)
+{
+        static const char *const policies[] = { "always", "never" }, *const names[] = { "filled/put", "filled/write" };
+        unsigned n_traced = 0;
+
+        (void)state;
+        for (unsigned policy = 0; policy < 2; policy++) {
+                Foliod *foliod = foliod_start("--budget", "256M", "--huge", policies[policy], ALIVE_NO_POOL, NULL);
+                Alive before = alive_begin(foliod);
+                struct folio_client *client = foliod_connect(foliod);
+                Child *child = child_start(foliod, fill_large, NULL);
+                bool is_traced, is_huge = true;
+                Trace trace;
+
+                assert_int_equal(child_hear(child), 1);
+                is_traced = trace_begin(&trace, foliod, child->pid, "pwrite64");
+                child_say(child, 1);
+                assert_int_equal(child_hear(child), 2);
+                if (is_traced)
+                        trace_end(&trace);
+                for (unsigned i = 0; i < 2; i++) {
+                        struct folio_stat stat = { .struct_bytes = sizeof(stat) };
+                        struct folio_object *object;
+
+                        ASSERT_OK(folio_stat(client, names[i], &stat));
+                        is_huge = is_huge && stat.huge_bytes >= FILLED_BYTES / HUGE * HUGE;
+                        ASSERT_OK(folio_get(client, names[i], 0, 0, &object));
+                        assert_true(harness_is_filled(folio_object_data(object), FILLED_BYTES, 5, 0));
+                        ASSERT_OK(folio_object_release(object));
+                        ASSERT_OK(folio_delete(client, names[i], 0));
+                }
+                /* By the kernel, where pages are small: the put, and four writes. Else only the write of 99 bytes. */
+                if (is_traced && (is_huge || policy == 1)) {
+                        assert_int_equal(trace_count(&trace, "pwrite64(", true), is_huge ? 1 : 5);
+                        n_traced++;
+                }
+                child_say(child, 2);
+                child_finish(child);
+                folio_client_unref(client);
+                alive_check(&before);
+                foliod_stop(foliod);
+        }
+        if (n_traced < 2)
+                print_message("# not all calls were looked at: strace, or huge pages, are not to be had here\n");
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
                 INTEGRATION_TEST(test_b01_small_files_on_huge_tmpfs),
                 INTEGRATION_TEST(test_b03_huge_as_found),
                 INTEGRATION_TEST(test_shared_by_eight_readers),
+                INTEGRATION_TEST(test_filled_by_what_there_is),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

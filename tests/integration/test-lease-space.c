@@ -102,6 +102,149 @@ static void test_a05_full_is_full(void **state)
         foliod_stop(foliod);
 }
 
+typedef struct Kept {
+        unsigned n_objects, n_named;
+        unsigned numbers[100000];
+        uint64_t sizes[100000];
+        uint64_t n_bytes;
+        uint64_t random;
+} Kept;
+
+/* Puts until one does not fit. */
+static void kept_fill(struct folio_client *client, Kept *kept, uint64_t (*draw_one)(uint64_t *random), const void *bytes)
+{
+        char name[64];
+
+        for (;;) {
+                uint64_t n_bytes = draw_one(&kept->random);
+                int error;
+
+                name_filled(name, kept->n_named);
+                error = folio_put(client, name, bytes, n_bytes, NULL);
+                if (error) {
+                        assert_int_equal(error, FOLIO_E_FULL);
+                        return;
+                }
+                assert_true(kept->n_objects < sizeof(kept->sizes) / sizeof(kept->sizes[0]));
+                kept->numbers[kept->n_objects] = kept->n_named++;
+                kept->sizes[kept->n_objects++] = n_bytes;
+                kept->n_bytes += n_bytes;
+        }
+}
+
+static void kept_delete_third(struct folio_client *client, Kept *kept)
+{
+        unsigned n = 0;
+        char name[64];
+
+        for (unsigned i = 0; i < kept->n_objects; i++) {
+                if (draw(&kept->random, 3) > 0) {
+                        kept->numbers[n] = kept->numbers[i];
+                        kept->sizes[n++] = kept->sizes[i];
+                        continue;
+                }
+                name_filled(name, kept->numbers[i]);
+                ASSERT_OK(folio_delete(client, name, 0));
+                kept->n_bytes -= kept->sizes[i];
+        }
+        kept->n_objects = n;
+}
+
+static uint64_t draw_even(uint64_t *random)
+{
+        return 1 + draw(random, MIB);
+}
+
+/*
+ * A third, at random, is deleted, and others of other sizes take its place until the store is full again: little of it
+ * is lost to holes that nothing fits in.
+ */
+static void test_a05_random_third(void **state)
+{
+        static uint64_t (*const draws[])(uint64_t *random) = { draw_size, draw_even };
+        void *bytes = calloc(1, MIB);
+        Kept *kept = malloc(sizeof(*kept));
+
+        (void)state;
+        assert_true(bytes && kept);
+        for (size_t i = 0; i < sizeof(draws) / sizeof(draws[0]); i++) {
+                Foliod *foliod = foliod_start("--budget", "192M", ALIVE_NO_POOL, "--objects-max", "200000",
+                                              FOLIOD_TRUSTED, NULL);
+                Alive before = alive_begin(foliod);
+                struct folio_client *client = foliod_connect(foliod);
+
+                *kept = (Kept){ .random = 7 + i };
+                kept_fill(client, kept, draws[i], bytes);
+                for (unsigned round = 0; round < 3; round++) {
+                        struct folio_namespace ns;
+
+                        kept_delete_third(client, kept);
+                        kept_fill(client, kept, draws[i], bytes);
+                        ns = spaces_get(client, "trusted");
+                        print_message("# %llu MiB in leases of %llu MiB\n", (unsigned long long)(kept->n_bytes / MIB),
+                                      (unsigned long long)(ns.leased_bytes / MIB));
+                        /* All of it lies there, but for what was put before there was a lease. */
+                        assert_true(kept->n_bytes * 100 >= ns.leased_bytes * 85);
+                        assert_true(kept->n_bytes * 100 >= foliod_fact(client, "memory.budget_bytes") * 82);
+                }
+                (void)spaces_delete_all(client, "trusted:filled ");
+                folio_client_unref(client);
+                alive_check(&before);
+                foliod_stop(foliod);
+        }
+        free(kept);
+        free(bytes);
+}
+
+static void fill_and_go(Child *child)
+{
+        struct folio_client *client = child_connect(child);
+        char name[64];
+        int error = 0;
+
+        for (unsigned i = 0; error == 0; i++) {
+                name_filled(name, i);
+                error = folio_put(client, name, child->userdata, 20000, NULL);
+        }
+        CHECK(error == FOLIO_E_FULL);
+        folio_client_unref(client);
+}
+
+/* What somebody left has little room, in each region less than would be worth it otherwise: where memory is short it is used. */
+static void test_a05_left_and_nearly_full(void **state)
+{
+        Foliod *foliod = foliod_start("--budget", "64M", ALIVE_NO_POOL, "--objects-max", "20000", FOLIOD_TRUSTED, NULL);
+        Alive before = alive_begin(foliod);
+        struct folio_client *client = foliod_connect(foliod);
+        uint8_t *bytes = calloc(1, 20000);
+        unsigned n, n_deleted = 0, n_put = 0;
+        char name[64];
+
+        (void)state;
+        assert_non_null(bytes);
+        child_finish(child_start(foliod, fill_and_go, bytes));
+        spaces_await_sessions(client, 1);
+        n = spaces_count(client, "trusted:filled ");
+        assert_true(n > 1000);
+        for (unsigned i = 0; i < n; i += 10, n_deleted++) {
+                name_filled(name, i);
+                ASSERT_OK(folio_delete(client, name, 0));
+        }
+        for (int error = 0; error == 0 && n_put < 2 * n_deleted; n_put += error == 0) {
+                (void)snprintf(name, sizeof(name), "trusted:refilled %u", n_put);
+                error = folio_put(client, name, bytes, 20000, NULL);
+                assert_true(error == 0 || error == FOLIO_E_FULL);
+        }
+        print_message("# %u of %u deleted, %u put instead\n", n_deleted, n, n_put);
+        assert_true(n_put * 100 >= n_deleted * 85);
+        (void)spaces_delete_all(client, "trusted:filled ");
+        (void)spaces_delete_all(client, "trusted:refilled ");
+        free(bytes);
+        folio_client_unref(client);
+        alive_check(&before);
+        foliod_stop(foliod);
+}
+
 /* The pattern of the case: every second of many small ones is deleted, and the next ones take their places. */
 static void test_a05_every_second(void **state)
 {
@@ -395,16 +538,57 @@ static void test_short_memory_recalls(void **state)
         foliod_stop(foliod);
 }
 
+/* All that is free is the empty lease of the very client that wants memory for something else, by the same ring. */
+static void test_one_s_own_empty_lease(void **state)
+{
+        Foliod *foliod = foliod_start("--budget", "96M", ALIVE_NO_POOL, FOLIOD_TRUSTED, NULL);
+        Alive before = alive_begin(foliod);
+        struct folio_client *client = foliod_connect_with(foliod, 0), *other = foliod_connect(foliod);
+        struct folio_object *object;
+        uint8_t *bytes = calloc(1, 10000);
+        char name[64];
+
+        (void)state;
+        assert_non_null(bytes);
+        for (unsigned round = 0; round < 3; round++) {
+                uint64_t n_free;
+
+                put_many(client, "own", 3000, bytes);
+                assert_int_equal(spaces_delete_all(client, "trusted:own "), 3000);
+                ASSERT_OK(folio_flush(client));
+                assert_true(spaces_get(other, "trusted").leased_bytes >= 30 * MIB);
+                n_free = foliod_fact(other, "memory.budget_bytes") - foliod_fact(other, "memory.used_bytes");
+                ASSERT_OK(folio_create(other, "default:rest", n_free / (2 * MIB) * 2 * MIB, NULL, &object));
+                assert_true(spaces_get(other, "trusted").leased_bytes >= 30 * MIB);
+                for (unsigned i = 0; i < 2000; i++) {
+                        (void)snprintf(name, sizeof(name), "default:elsewhere %u", i);
+                        ASSERT_OK(folio_put(client, name, bytes, 10000, NULL));
+                }
+                ASSERT_OK(folio_flush(client));
+                assert_int_equal(spaces_delete_all(client, "default:elsewhere "), 2000);
+                ASSERT_OK(folio_flush(client));
+                ASSERT_OK(folio_object_abort(object));
+        }
+        free(bytes);
+        folio_client_unref(client);
+        folio_client_unref(other);
+        alive_check(&before);
+        foliod_stop(foliod);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
                 INTEGRATION_TEST(test_a05_full_is_full),
+                INTEGRATION_TEST(test_a05_random_third),
+                INTEGRATION_TEST(test_a05_left_and_nearly_full),
                 INTEGRATION_TEST(test_a05_every_second),
                 INTEGRATION_TEST(test_a05_waste),
                 INTEGRATION_TEST(test_churn_does_not_grow),
                 INTEGRATION_TEST(test_small_clients_stay_small),
                 INTEGRATION_TEST(test_idle_memory_goes_back),
                 INTEGRATION_TEST(test_short_memory_recalls),
+                INTEGRATION_TEST(test_one_s_own_empty_lease),
         };
 
         return cmocka_run_group_tests_name("lease-space", tests, NULL, NULL);

@@ -421,6 +421,50 @@ static void test_daemon_of_a_user(void **state)
         foliod_stop(foliod);
 }
 
+static void write_all_of_it(struct folio_client *client, uint64_t n_bytes, unsigned n_rounds)
+{
+        for (unsigned i = 0; i < n_rounds; i++) {
+                struct folio_object *object;
+                void *memory;
+
+                ASSERT_OK(folio_create(client, "trusted:blank", n_bytes, NULL, &object));
+                ASSERT_OK(folio_object_map_write(object, &memory));
+                for (uint64_t at = 0; at < n_bytes; at++)
+                        if (((const uint8_t *)memory)[at] != 0)
+                                fail_msg("byte %llu of %llu in round %u", (unsigned long long)at,
+                                         (unsigned long long)n_bytes, i);
+                memset(memory, 0xa5, n_bytes);
+                if (i % 3 == 0) {
+                        ASSERT_OK(folio_object_abort(object));
+                } else {
+                        ASSERT_OK(folio_object_seal(object));
+                        ASSERT_OK(folio_object_release(object));
+                        ASSERT_OK(folio_delete(client, "trusted:blank", 0));
+                }
+        }
+}
+
+/* Whoever had it before, and whether he published it: what an object is made of reads as zeros. */
+static void test_made_of_zeros(void **state)
+{
+        static const uint64_t sizes[] = { 1, 100, 5000, 40000, MIB - 1, MIB, 2 * MIB + 1, 9 * MIB };
+        Foliod *foliod = spaces_start();
+        Alive before = alive_begin(foliod);
+
+        (void)state;
+        for (unsigned round = 0; round < 3; round++) {
+                struct folio_client *client = foliod_connect(foliod);
+
+                spaces_warm_up(client, "trusted");
+                for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+                        write_all_of_it(client, sizes[i], 10);
+                ASSERT_OK(folio_flush(client));
+                folio_client_unref(client);
+        }
+        alive_check(&before);
+        foliod_stop(foliod);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -430,6 +474,7 @@ int main(void)
                 INTEGRATION_TEST(test_get_sealed),
                 INTEGRATION_TEST(test_untrusted_stays_sealed),
                 INTEGRATION_TEST(test_daemon_of_a_user),
+                INTEGRATION_TEST(test_made_of_zeros),
         };
 
         return cmocka_run_group_tests_name("lease", tests, NULL, NULL);

@@ -180,7 +180,7 @@ fi
 
 scratch=$(mktemp -d)
 trap 'rm -rf -- "$scratch"' EXIT
-"$FOLIOCTL" help | sed '1,/^Verbs:/d; /^$/,$d' | sed -E 's/^  ([a-z]+).*/\1/' >"$scratch/verbs"
+"$FOLIOCTL" help | sed '1,/^Verbs:/d; /^$/,$d; /^   /d' | sed -E 's/^  ([a-z]+).*/\1/' >"$scratch/verbs"
 
 # What --help prints, for verb $1 or `every`, as lines: the verb, and `--name` or `-x`, with `=` where it takes a value.
 options_of_tool()

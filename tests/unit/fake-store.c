@@ -107,7 +107,8 @@ Status session_charge_ring(Session *session, uint64_t n_bytes, char **ret_detail
         return fake.ring_status;
 }
 
-void session_set_ring(Session *session, struct RingHeader *ring, bool (*is_drained)(void *userdata), void *userdata)
+void session_set_ring(Session *session, struct RingHeader *ring,
+                      bool (*is_drained)(void *userdata, uint64_t region_id), void *userdata)
 {
         fake.ring = ring;
         fake.is_drained = is_drained;

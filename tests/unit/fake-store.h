@@ -20,7 +20,7 @@ typedef struct FakeStore {
         Status ring_status;          /* of session_charge_ring() */
         uint64_t n_ring_bytes;       /* charged */
         struct RingHeader *ring;     /* of session_set_ring(), as are: */
-        bool (*is_drained)(void *userdata);
+        bool (*is_drained)(void *userdata, uint64_t region_id);
         void *ring_userdata;
         void (*fill)(StoreOp *op);   /* gives an operation its results; NULL: OK and nothing else */
         Status verb_status;          /* of all other verbs */

@@ -17,7 +17,7 @@ typedef struct Writer {
         bool is_drained;
 } Writer;
 
-static inline bool is_drained(void *userdata)
+static inline bool is_drained(void *userdata, uint64_t region_id)
 {
         return ((Writer *)userdata)->is_drained;
 }

@@ -267,6 +267,164 @@ static void test_model_orphan(void **state)
         }
 }
 
+/* A thing that is placed and carried out at once. False: no room, whatever was tried. */
+static bool model_fill_one(Model *m, uint64_t n_bytes)
+{
+        Thing thing = { .n_bytes = n_bytes, .n_units = (uint32_t)lease_units(n_bytes), .state = THING_LIVE };
+        uint64_t offset, fit_bytes;
+        void *data;
+        int r;
+
+        /* Every record has been carried out: nothing is ever behind. */
+        assert_int_equal(lease_refresh(m->f->lease, n_bytes, UINT64_MAX), LEASE_PLACE_OK);
+        fit_bytes = lease_fit_bytes(m->f->lease, n_bytes);
+        r = lease_place(m->f->lease, n_bytes, UINT64_MAX, &offset, &data);
+        if (r == LEASE_PLACE_FULL) {
+                lease_insist(m->f->lease);
+                r = lease_place(m->f->lease, n_bytes, UINT64_MAX, &offset, &data);
+        }
+        assert_true(r == LEASE_PLACE_OK || (r == LEASE_PLACE_FULL && fit_bytes == UINT64_MAX));
+        if (r != LEASE_PLACE_OK)
+                return false;
+        thing.first = (uint32_t)(offset / 64);
+        assert_true(lease_fixture_take(m->f, thing.first, thing.n_units));
+        lease_placed_at(m->f->lease, offset, m->n_published++);
+        model_mark(m, &thing, 1);
+        assert_true(m->n_things < THINGS_MAX);
+        m->things[m->n_things++] = thing;
+        return true;
+}
+
+/* Is there a run of so many units? */
+static bool model_has_run(const Model *m, uint32_t n_units)
+{
+        uint32_t n_run = 0;
+
+        for (uint32_t i = 0; i < m->f->n_units && n_run < n_units; i++)
+                n_run = m->uses[i] == 0 ? n_run + 1 : 0;
+        return n_run >= n_units;
+}
+
+/* Of all sizes, each order of magnitude alike. A third goes at random, and others come: full is full. */
+static void test_little_is_wasted(void **state)
+{
+        uint64_t n_percent = 0, n_rounds = 0;
+
+        for (uint64_t seed = 1; seed <= 6; seed++) {
+                Model *m = model_new(48 * MIB, seed * 7919);
+
+                for (unsigned round = 0; round < 4; round++) {
+                        uint64_t n_used = 0, n_bytes;
+
+                        do
+                                n_bytes = 1 + draw(m, UINT64_C(1) << draw(m, 20));
+                        while (model_fill_one(m, n_bytes));
+                        /* It does not say so before it is. */
+                        assert_false(model_has_run(m, (uint32_t)lease_units(n_bytes)));
+                        for (unsigned i = 0; i < m->n_things; i++)
+                                n_used += m->things[i].n_bytes;
+                        /* Where the first that does not fit is a large one some more is left than usual. */
+                        assert_true(n_used * 100 >= 48 * MIB * 70);
+                        n_percent += n_used * 100 / (48 * MIB);
+                        n_rounds++;
+                        for (unsigned i = m->n_things; i-- > 0;)
+                                if (draw(m, 3) == 0) {
+                                        lease_fixture_log(m->f, m->things[i].first, m->things[i].n_units);
+                                        lease_fixture_clear(m->f, m->things[i].first, m->things[i].n_units);
+                                        model_drop(m, &m->things[i]);
+                                }
+                }
+                m->head = m->n_published;
+                model_end(m);
+        }
+        assert_true(n_percent >= 92 * n_rounds);
+}
+
+/* Large ones lie at the end of what is free, small ones at its beginning, and each is put where it fits best. */
+static void test_fit(void **state)
+{
+        LeaseFixture *f = lease_fixture_new(MIB);
+        static const struct {
+                uint32_t first, n_units;
+        } holes[] = { { 100, 1000 }, { 3000, 600 }, { 5000, 900 }, { 9000, 70 } };
+        uint64_t offset;
+        void *data;
+
+        assert_int_equal(lease_place(f->lease, MIB, 0, &offset, &data), LEASE_PLACE_OK);
+        lease_placed_at(f->lease, offset, 0);
+        assert_true(lease_fixture_take(f, 0, f->n_units));
+        for (size_t i = 0; i < ARRAY_SIZE(holes); i++) {
+                lease_fixture_log(f, holes[i].first, holes[i].n_units);
+                lease_fixture_clear(f, holes[i].first, holes[i].n_units);
+        }
+        assert_int_equal(lease_refresh(f->lease, 600 * 64, 0), LEASE_PLACE_OK);
+        assert_int_equal(lease_fit_bytes(f->lease, 600 * 64), 0);
+        assert_int_equal(lease_refresh(f->lease, 850 * 64, 0), LEASE_PLACE_BEHIND);
+        assert_int_equal(lease_refresh(f->lease, 850 * 64, 1), LEASE_PLACE_OK);
+        assert_int_equal(lease_fit_bytes(f->lease, 850 * 64), 900 * 64);
+        assert_int_equal(lease_fit_bytes(f->lease, 1001 * 64), UINT64_MAX);
+        assert_int_equal(lease_fit_bytes(f->lease, UINT64_MAX), UINT64_MAX);
+        assert_int_equal(lease_place(f->lease, 850 * 64, 1, &offset, &data), LEASE_PLACE_OK);
+        assert_int_equal(offset, (5000 + 50) * 64);
+        assert_int_equal(lease_place(f->lease, 700 * 64, 1, &offset, &data), LEASE_PLACE_OK);
+        assert_int_equal(offset, (100 + 300) * 64);
+        lease_unplace(f->lease, offset, 700 * 64);
+        assert_int_equal(lease_place(f->lease, 1000 * 64, 1, &offset, &data), LEASE_PLACE_OK);
+        assert_int_equal(offset, 100 * 64);
+        assert_int_equal(lease_place(f->lease, 45 * 64, 1, &offset, &data), LEASE_PLACE_OK);
+        assert_int_equal(offset, 5000 * 64);
+        assert_int_equal(lease_place(f->lease, 70 * 64, 1, &offset, &data), LEASE_PLACE_OK);
+        assert_int_equal(offset, 9000 * 64);
+        assert_int_equal(lease_place(f->lease, 599 * 64, 1, &offset, &data), LEASE_PLACE_OK);
+        assert_int_equal(offset, 3001 * 64);
+        assert_int_equal(lease_place(f->lease, 64, 1, &offset, &data), LEASE_PLACE_OK);
+        lease_fixture_free(f);
+}
+
+/* What is said to be fresh nothing was ever placed in; and of a region that is, most of what comes first is so. */
+static void test_fresh(void **state)
+{
+        for (unsigned is_fresh = 0; is_fresh < 2; is_fresh++) {
+                Model *m = model_new(8 * MIB, 4242);
+                uint8_t *was_used = calloc(m->f->n_units, 1);
+                uint64_t n_fresh = 0, offset;
+                void *data;
+
+                assert_non_null(was_used);
+                lease_free(m->f->lease);
+                m->f->book->is_fresh = is_fresh;
+                assert_int_equal(lease_fixture_open(m->f), 0);
+                for (unsigned i = 0; i < 20000; i++) {
+                        uint64_t n_bytes = model_draw_size(m), first, n_units = lease_units(n_bytes);
+
+                        if (lease_place(m->f->lease, n_bytes, UINT64_MAX, &offset, &data) != LEASE_PLACE_OK)
+                                continue;
+                        first = offset / 64;
+                        if (lease_is_placed_fresh(m->f->lease)) {
+                                n_fresh += n_units;
+                                for (uint64_t u = first; u < first + n_units; u++)
+                                        assert_int_equal(was_used[u], 0);
+                        }
+                        memset(was_used + first, 1, n_units);
+                        if (draw(m, 4) == 0) {
+                                lease_unplace(m->f->lease, offset, n_bytes);
+                                continue;
+                        }
+                        assert_true(lease_fixture_take(m->f, (uint32_t)first, (uint32_t)n_units));
+                        lease_placed_at(m->f->lease, offset, i);
+                        if (draw(m, 2) == 0)
+                                continue;
+                        lease_fixture_log(m->f, (uint32_t)first, (uint32_t)n_units);
+                        lease_fixture_clear(m->f, (uint32_t)first, (uint32_t)n_units);
+                }
+                assert_true(is_fresh ? n_fresh >= m->f->n_units / 2 : n_fresh == 0);
+                free(was_used);
+                free(m->uses);
+                lease_fixture_free(m->f);
+                free(m);
+        }
+}
+
 /* Whatever it says, what we place lies in the region, and each call ends. */
 static void test_noise(void **state)
 {
@@ -301,6 +459,9 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 UNIT_TEST(test_model),
                 UNIT_TEST(test_model_orphan),
+                UNIT_TEST(test_little_is_wasted),
+                UNIT_TEST(test_fit),
+                UNIT_TEST(test_fresh),
                 UNIT_TEST(test_noise),
         };
 

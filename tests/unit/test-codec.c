@@ -111,6 +111,7 @@ static void assert_request(const ProtoRequest *a, const ProtoRequest *b)
         assert_int_equal(a->version_min, b->version_min);
         assert_int_equal(a->version_max, b->version_max);
         assert_key(a->client_name, b->client_name);
+        assert_int_equal(a->is_tool, b->is_tool);
         assert_int_equal(a->has_namespace, b->has_namespace);
         if (a->has_namespace)
                 assert_namespace(&a->ns, &b->ns);
@@ -168,7 +169,7 @@ static size_t full_request(ProtoItem *items, uint8_t *bytes)
 {
         ProtoRequest request = {
                 .id = UINT64_MAX, .verb = VERB_CREATE, .namespace_id = UINT32_MAX, .n_items = 2, .items = items,
-                .version_min = 1, .version_max = UINT32_MAX, .client_name = key_of("a client"),
+                .version_min = 1, .version_max = UINT32_MAX, .client_name = key_of("a client"), .is_tool = true,
                 .has_namespace = true, .ns = some_namespace("a-namespace"), .after = key_of("before"),
         };
         size_t n_bytes = 0;
@@ -214,7 +215,7 @@ static void test_request_round_trip(void **state)
         ProtoItem items[2];
         ProtoRequest request = {
                 .id = UINT64_MAX, .verb = VERB_CREATE, .namespace_id = UINT32_MAX, .n_items = 2, .items = items,
-                .version_min = 1, .version_max = UINT32_MAX, .client_name = key_of("a client"),
+                .version_min = 1, .version_max = UINT32_MAX, .client_name = key_of("a client"), .is_tool = true,
                 .has_namespace = true, .ns = some_namespace("a-namespace"), .after = key_of("before"),
         };
         ProtoRequest got;

@@ -228,6 +228,29 @@ static void test_hello_of_other_versions(void **state)
         }
 }
 
+/* E11: a first message that is that of a tool, and whatever is not. */
+static void test_e11_tools_say_so(void **state)
+{
+        const struct {
+                ProtoRequest request;
+                bool is_tool;
+        } rows[] = {
+                { { .id = 1, .verb = VERB_HELLO, .version_min = 1, .version_max = 1, .is_tool = true }, true },
+                { { .id = 1, .verb = VERB_HELLO, .version_min = 1, .version_max = 1 }, false },
+                { { .id = 1, .verb = VERB_PING, .version_min = 1, .version_max = 1, .is_tool = true }, false },
+        };
+        uint8_t bytes[PROTO_MESSAGE_BYTES_MAX];
+        size_t n_bytes;
+
+        for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+                assert_true(proto_encode_request(&rows[i].request, bytes, &n_bytes));
+                assert_int_equal(dispatch_is_tool(f.dispatch, bytes, n_bytes), rows[i].is_tool);
+                assert_false(dispatch_is_tool(f.dispatch, bytes, n_bytes - 1)); /* cut off */
+                assert_false(dispatch_is_tool(f.dispatch, bytes, 0));
+        }
+        assert_int_equal(fake.n_sessions_made, 0); /* it was only looked at */
+}
+
 static void test_hello_over_a_limit(void **state)
 {
         ProtoRequest request = { .id = 5, .verb = VERB_HELLO, .version_min = 1, .version_max = 1 };
@@ -950,6 +973,7 @@ int main(void)
         static const struct CMUnitTest tests[] = {
                 DISPATCH_TEST(test_hello),
                 DISPATCH_TEST(test_hello_of_other_versions),
+                DISPATCH_TEST(test_e11_tools_say_so),
                 DISPATCH_TEST(test_hello_over_a_limit),
                 DISPATCH_TEST(test_garbage),
                 DISPATCH_TEST(test_breaches_disconnect),

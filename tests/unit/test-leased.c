@@ -238,25 +238,29 @@ static void test_free_bytes(void **state)
 {
         Leased *leased = make(REGION_BYTES);
 
-        assert_int_equal(leased_find_free_bytes(leased), REGION_BYTES);
+        assert_int_equal(leased_find_free_bytes(leased, UINT64_MAX), REGION_BYTES);
         assert_int_equal(leased_take(leased, 0, REGION_BYTES), 0);
-        assert_int_equal(leased_find_free_bytes(leased), 0);
+        assert_int_equal(leased_find_free_bytes(leased, UINT64_MAX), 0);
         leased_give(leased, 0, REGION_BYTES);
 
         /* Every second unit. */
         for (uint64_t unit = 0; unit < N_UNITS; unit += 2)
                 assert_int_equal(leased_take(leased, unit * 64, 64), 0);
-        assert_int_equal(leased_find_free_bytes(leased), 64);
+        assert_int_equal(leased_find_free_bytes(leased, UINT64_MAX), 64);
         leased_give(leased, 100 * 64, 64);
-        assert_int_equal(leased_find_free_bytes(leased), 3 * 64);
+        assert_int_equal(leased_find_free_bytes(leased, UINT64_MAX), 3 * 64);
         /* Over the edge of a word. */
         for (uint64_t unit = 120; unit < 140; unit += 2)
                 leased_give(leased, unit * 64, 64);
-        assert_int_equal(leased_find_free_bytes(leased), 21 * 64);
+        assert_int_equal(leased_find_free_bytes(leased, UINT64_MAX), 21 * 64);
         /* Words in the middle, and both ends. */
         for (uint64_t unit = 140; unit < 1000; unit += 2)
                 leased_give(leased, unit * 64, 64);
-        assert_int_equal(leased_find_free_bytes(leased), (1000 - 119) * 64);
+        assert_int_equal(leased_find_free_bytes(leased, UINT64_MAX), (1000 - 119) * 64);
+        /* It goes no further than is enough. */
+        assert_in_range(leased_find_free_bytes(leased, 64), 64, (1000 - 119) * 64 - 1);
+        assert_in_range(leased_find_free_bytes(leased, 65), 65, (1000 - 119) * 64);
+        assert_int_equal(leased_find_free_bytes(leased, (1000 - 119) * 64 - 63), (1000 - 119) * 64);
         for (uint64_t unit = 0; unit < N_UNITS; unit += 2)
                 if (is_taken(leased, unit))
                         leased_give(leased, unit * 64, 64);

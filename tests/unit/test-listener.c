@@ -32,6 +32,7 @@ typedef struct Fixture {
         Listener *listener;
         unsigned n_messages;
         unsigned n_hangups;
+        bool has_tools;
         Cred cred;
         char comm[64];
         char directory[64];
@@ -54,12 +55,19 @@ static void on_hangup(void *userdata)
         f.n_hangups++;
 }
 
+static bool is_tool(const void *bytes, size_t n_bytes, void *userdata)
+{
+        assert_ptr_equal(userdata, &f);
+        return n_bytes == 1 && *(const char *)bytes == 't';
+}
+
 static void start(uint64_t clients_max, uint64_t per_uid_max, int activated_fd)
 {
         ListenerConfig config = {
                 .base = f.base, .socket_path = f.path, .socket_mode = 0666, .activated_fd = activated_fd,
                 .clients_max = clients_max, .clients_per_uid_max = per_uid_max, .on_message = on_message,
                 .on_hangup = on_hangup, .hangup_userdata = &f,
+                .is_tool = f.has_tools ? is_tool : NULL, .tool_userdata = &f,
         };
         char *message = NULL;
 
@@ -323,6 +331,82 @@ static void test_a_flood_of_refused(void **state)
         close(fds[0]);
 }
 
+static void say(int fd, const char *text)
+{
+        assert_int_equal(channel_send(fd, text, strlen(text), NULL, 0), CHANNEL_OK);
+}
+
+/* E11: whatever has used up the connections, a few tools of the same uid get in, each for as long as it lasts. */
+static void test_e11_tools_beyond_the_limit(void **state)
+{
+        enum { N_TOOLS = 4 };
+        int fds[2], tools[N_TOOLS], other;
+
+        f.has_tools = true;
+        start(ARRAY_SIZE(fds), 100, -1);
+        for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
+                assert_true(echoes(fds[i] = connect_client()));
+        /* Who is none is told when it has spoken. */
+        other = connect_client();
+        turn();
+        assert_int_equal(listener_n_refused(f.listener), 0);
+        say(other, "hello");
+        turn();
+        assert_refused(other, "clients-max: 2 clients");
+        close(other);
+        for (int pass = 0; pass < 2; pass++) {
+                for (size_t i = 0; i < N_TOOLS; i++) {
+                        size_t n_peers = listener_n_peers(f.listener);
+
+                        say(tools[i] = connect_client(), "t");
+                        WAIT_FOR(listener_n_peers(f.listener) == n_peers + 1);
+                        assert_true(echoes(tools[i]));
+                }
+                say(other = connect_client(), "t");
+                WAIT_FOR(listener_n_refused(f.listener) == 2 + (uint64_t)pass);
+                assert_refused(other, "clients-max: 2 clients");
+                close(other);
+                for (size_t i = 0; i < N_TOOLS; i++)
+                        close(tools[i]);
+                WAIT_FOR(listener_n_peers(f.listener) == ARRAY_SIZE(fds));
+        }
+        /* Where there is room it counts as any other. */
+        close(fds[1]);
+        WAIT_FOR(listener_n_peers(f.listener) == 1);
+        say(tools[0] = connect_client(), "t");
+        WAIT_FOR(listener_n_peers(f.listener) == 2);
+        say(other = connect_client(), "hello");
+        WAIT_FOR(listener_n_refused(f.listener) == 4);
+        close(other);
+        close(tools[0]);
+        close(fds[0]);
+}
+
+/* E11: connections that say nothing do not take the place of a tool, and are told when their time is over. */
+static void test_e11_a_tool_in_a_flood(void **state)
+{
+        int fd, silent[80], tool;
+
+        f.has_tools = true;
+        start(1, 1, -1);
+        assert_true(echoes(fd = connect_client()));
+        for (size_t i = 0; i < ARRAY_SIZE(silent); i++)
+                silent[i] = connect_client();
+        say(tool = connect_client(), "t");
+        WAIT_FOR(listener_n_peers(f.listener) == 2);
+        assert_true(echoes(tool));
+        WAIT_FOR(listener_n_refused(f.listener) == ARRAY_SIZE(silent));
+        for (size_t i = 0; i < ARRAY_SIZE(silent); i++) {
+                assert_refused(silent[i], "clients");
+                close(silent[i]);
+        }
+        /* One is left waiting: told at the end, and nothing of it stays. */
+        fd = (close(fd), connect_client());
+        turn();
+        close(tool);
+        close(fd);
+}
+
 /* A socket that the service manager made stays where it is. */
 static void test_activation(void **state)
 {
@@ -365,6 +449,8 @@ int main(void)
                 LISTENER_TEST(test_limits_can_change),
                 LISTENER_TEST(test_e02_out_of_descriptors),
                 LISTENER_TEST(test_a_flood_of_refused),
+                LISTENER_TEST(test_e11_tools_beyond_the_limit),
+                LISTENER_TEST(test_e11_a_tool_in_a_flood),
                 LISTENER_TEST(test_activation),
                 LISTENER_TEST(test_second_listener),
         };

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A lookup in pieces, as a batch does it, and the places in a bucket: the same answer as in one go, also in a damaged index. */
-#include <sched.h>
-
 #include "client/lib/lookup.h"
 #include "tests/unit/lookup-fixture.h"
 
@@ -92,20 +90,8 @@ static void test_is_still(void **state)
         fixture_free(&f);
 }
 
-/* Whoever waits gives the processor away, and so to the daemon that was interrupted in the middle of a change. */
-static struct {
-        LayoutSlot *slot;
-        unsigned n_yields;
-} interrupted;
-
-int sched_yield(void)
-{
-        if (++interrupted.n_yields == 3 && interrupted.slot)
-                interrupted.slot->sequence++;
-        return 0;
-}
-
-static void test_await_slot(void **state)
+/* A pause has an end, also where nothing changes, and where there is no such place. */
+static void test_pause(void **state)
 {
         LayoutSlot copy;
         Fixture f;
@@ -113,17 +99,18 @@ static void test_await_slot(void **state)
         fixture_new(&f);
         fixture_add(&f, "key");
         f.fake.slots[0].sequence++;
-        interrupted.slot = NULL;
         assert_false(lookup_read_slot(f.space, 0, &copy));
-        assert_false(lookup_await_slot(f.space, 0, &copy)); /* for ever: but not we */
-        interrupted.slot = &f.fake.slots[0];
-        interrupted.n_yields = 0;
-        assert_true(lookup_await_slot(f.space, 0, &copy));
-        assert_int_equal(interrupted.n_yields, 3);
-        /* Where there is no slot there is nothing to wait for. */
-        assert_false(lookup_await_slot(f.space, lookup_n_slots(f.space), &copy));
-        assert_false(lookup_await_slot(f.space, UINT32_MAX, &copy));
-        assert_int_equal(interrupted.n_yields, 3);
+        lookup_pause_slot(f.space, 0, 1000);
+        lookup_pause_slot(f.space, 0, 0);
+        lookup_pause_slot(f.space, UINT32_MAX, UINT64_MAX);
+        f.fake.buckets[0].sequence++;
+        assert_int_equal(lookup_find(f.space, fake_key("key"), NOW, &f.found), LOOKUP_UNSURE);
+        lookup_pause_bucket(f.space, f.found.bucket, 1000);
+        lookup_pause_bucket(f.space, f.found.bucket, 0);
+        lookup_pause_bucket(f.space, UINT32_MAX, UINT64_MAX);
+        f.fake.buckets[0].sequence++;
+        f.fake.slots[0].sequence++;
+        assert_int_equal(lookup_find(f.space, fake_key("key"), NOW, &f.found), LOOKUP_FOUND);
         fixture_free(&f);
 }
 
@@ -133,7 +120,7 @@ int main(void)
                 UNIT_TEST(test_find_at_every_place),
                 UNIT_TEST(test_find_in_pieces),
                 UNIT_TEST(test_is_still),
-                UNIT_TEST(test_await_slot),
+                UNIT_TEST(test_pause),
         };
 
         return cmocka_run_group_tests_name("lookup-pieces", tests, NULL, NULL);

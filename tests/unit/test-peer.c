@@ -406,6 +406,32 @@ static void test_descriptors_never_picked_up(void **state)
         assert_int_equal(f.n_hangups, 1);
 }
 
+/* Each message is read, but whenever somebody looks the next one is there, and as long. */
+static void test_descriptors_picked_up_steadily(void **state)
+{
+        int file = memfd_create("peer", MFD_CLOEXEC), fds[20], got[20];
+        size_t n_bytes, n_fds;
+
+        start(1, 1000, true);
+        for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
+                fds[i] = file;
+        peer_send(f.peer, "a", 1, fds, 20);
+        for (unsigned round = 0; round < 2; round++) {
+                assert_int_equal(client_receive(&n_bytes, got, 20, &n_fds), CHANNEL_OK);
+                assert_int_equal(n_fds, 20);
+                for (size_t i = 0; i < n_fds; i++)
+                        close(got[i]);
+                peer_send(f.peer, "b", 1, fds, 20);
+                /* There is nothing to come but the timer. */
+                assert_int_equal(event_base_loop(f.base, EVLOOP_ONCE), 0);
+                assert_int_equal(f.n_hangups, 0);
+                assert_true(peer_is_open(f.peer));
+        }
+        close(file);
+        WAIT_FOR(!f.peer); /* from here on nothing is read */
+        assert_int_equal(f.n_hangups, 1);
+}
+
 static void test_finish(void **state)
 {
         unsigned n_sent, n_received = 0;
@@ -496,6 +522,7 @@ int main(void)
                 PEER_TEST(test_hangup_with_queued_descriptors),
                 PEER_TEST(test_no_descriptor_left_for_the_queue),
                 PEER_TEST(test_descriptors_in_flight_are_bounded),
+                PEER_TEST(test_descriptors_picked_up_steadily),
                 PEER_TEST(test_descriptors_never_picked_up),
                 PEER_TEST(test_finish),
                 PEER_TEST(test_finish_of_who_never_reads),

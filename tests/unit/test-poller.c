@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The poller by clocks that the test moves: how long it looks, what it cools, and when it yields. */
+/*
+ * The poller by clocks that the test moves: how long it looks, what it cools, when it yields, and when it moves. More than
+ * 600 lines, as all of them are about one clock and the same things.
+ */
 #include "harness.h"
 
 #include <stdbool.h>
@@ -23,7 +26,7 @@ typedef struct Thing {
 
 static Poller *poller;
 static uint64_t now, cpu, cost_ns;   /* of a turn that has something */
-static unsigned n_flushes, n_cpu_reads;
+static unsigned n_flushes, n_cpu_reads, n_moves;
 static uint64_t stolen_at_ns;        /* then the processor is taken from us for a millisecond; 0: never */
 
 static uint64_t clock_now(void)
@@ -47,6 +50,12 @@ static void flush(void *userdata)
 {
         assert_ptr_equal(userdata, &n_flushes);
         n_flushes++;
+}
+
+static void move(void *userdata)
+{
+        assert_ptr_equal(userdata, &n_flushes);
+        n_moves++;
 }
 
 static bool turn(PollerItem *item)
@@ -97,8 +106,21 @@ static int make(uint64_t spin_ns_max)
         now = 1000000000;
         cpu = 5000;
         cost_ns = 300;
-        n_flushes = n_cpu_reads = 0;
+        n_flushes = n_cpu_reads = n_moves = 0;
         stolen_at_ns = 0;
+        return poller_new(&config, &poller);
+}
+
+/* The same, where there is another processor to go to. */
+static int make_movable(uint64_t spin_ns_max)
+{
+        PollerConfig config = { .spin_ns_max = spin_ns_max, .now_ns = clock_now, .cpu_ns = clock_cpu, .flush = flush,
+                                .move = move, .userdata = &n_flushes };
+        int r = make(spin_ns_max);
+
+        if (r < 0)
+                return r;
+        poller_free(poller);
         return poller_new(&config, &poller);
 }
 
@@ -301,6 +323,128 @@ static void test_it_yields_to_whom_it_looks_for(void **state)
         poller_free(poller);
 }
 
+/* How long it would look for nothing, with nothing there. */
+static uint64_t look_once(void)
+{
+        Thing thing;
+
+        thing_init(&thing);
+        assert_true(poller_heat(poller, &thing.item));
+        return run_cold();
+}
+
+/* We are in somebody's way: it moves, and goes on looking there; in his way again, it has moved for nothing, and rests. */
+static void test_it_moves_and_where_that_is_no_use_rests(void **state)
+{
+        assert_int_equal(make_movable(SPIN_NS), 0);
+        poller_meet(poller);
+        assert_int_equal(n_moves, 1);
+        assert_int_equal(facts().n_moved, 1);
+        assert_int_equal(facts().n_in_the_way, 1);
+        assert_int_equal(facts().spin_ns, SPIN_NS);
+        now += 100000;
+        poller_meet(poller);
+        assert_int_equal(n_moves, 1);
+        assert_int_equal(facts().n_moved, 1);
+        assert_int_equal(facts().n_in_the_way, 2);
+        assert_int_equal(facts().spin_ns, 0);
+        assert_in_range(look_once(), TICK_NS, 5 * TICK_NS);
+        /* Coming back soon does not wake it from that rest. */
+        now += 1000;
+        assert_in_range(look_once(), TICK_NS, 5 * TICK_NS);
+        assert_int_equal(facts().spin_ns, 0);
+        assert_int_equal(n_moves, 1);
+        poller_free(poller);
+}
+
+/* A move ends the rest: there it is another question, so half of the most is looked for at once. */
+static void test_a_move_ends_the_rest(void **state)
+{
+        assert_int_equal(make_movable(SPIN_NS), 0);
+        poller_meet(poller);
+        poller_meet(poller);
+        assert_int_equal(facts().spin_ns, 0);
+        now += 1000000; /* the stay after the first move is over, the rest is not */
+        poller_meet(poller);
+        assert_int_equal(n_moves, 2);
+        assert_int_equal(facts().spin_ns, SPIN_NS / 2);
+        assert_in_range(look_once(), SPIN_NS / 2, SPIN_NS / 2 + 2000);
+        poller_free(poller);
+}
+
+/* Always in somebody's way, wherever it is: so and so many moves in a time, fewer and fewer; after a long peace as at first. */
+static void test_it_moves_seldom(void **state)
+{
+        uint64_t begun, last = 0, stay_ns = 0;
+        unsigned n_before;
+
+        assert_int_equal(make_movable(SPIN_NS), 0);
+        begun = now;
+        while (now - begun < UINT64_C(1000000000)) {
+                n_before = n_moves;
+                poller_meet(poller);
+                if (n_moves > n_before && last != 0) {
+                        /* Each stay is at least as long as the one before, the first half a millisecond. */
+                        assert_true(now - last >= MAX(stay_ns, UINT64_C(500000)));
+                        stay_ns = now - last < UINT64_C(64000000) ? (now - last) / 4 * 3 : UINT64_C(64000000);
+                }
+                if (n_moves > n_before)
+                        last = now;
+                now += 20000;
+        }
+        assert_in_range(n_moves, 15, 30); /* 7 doublings up to 64 ms, then one each 64 ms */
+        assert_int_equal(facts().n_moved, n_moves);
+        assert_true(facts().n_in_the_way > 10000);
+        now += UINT64_C(10000000000);
+        n_before = n_moves;
+        poller_meet(poller);
+        now += 600000;
+        poller_meet(poller);
+        assert_int_equal(n_moves, n_before + 2);
+        poller_free(poller);
+}
+
+/* What it finds out by itself, from what comes as soon as it stops, moves it too. */
+static void test_it_moves_from_whom_it_looks_for(void **state)
+{
+        Thing thing;
+
+        assert_int_equal(make_movable(SPIN_NS), 0);
+        thing_init(&thing);
+        for (unsigned i = 0; i < 300 && n_moves == 0; i++) {
+                thing.n_full_turns = 1;
+                assert_true(poller_heat(poller, &thing.item));
+                (void)run_cold();
+                now += 4000; /* then at once */
+        }
+        assert_int_equal(n_moves, 1);
+        assert_int_equal(facts().n_in_the_way, 1);
+        assert_true(facts().spin_ns > 0);
+        poller_free(poller);
+}
+
+/* Nowhere to go: it rests at once. With no time to look there is nobody in the way of. */
+static void test_it_cannot_move_or_has_no_need_to(void **state)
+{
+        assert_int_equal(make(SPIN_NS), 0);
+        poller_meet(poller);
+        assert_int_equal(facts().n_in_the_way, 1);
+        assert_int_equal(facts().n_moved, 0);
+        assert_int_equal(facts().spin_ns, 0);
+        assert_in_range(look_once(), TICK_NS, 5 * TICK_NS);
+        poller_free(poller);
+
+        assert_int_equal(make_movable(0), 0);
+        for (unsigned i = 0; i < 100; i++) {
+                poller_meet(poller);
+                now += 1000000;
+        }
+        assert_int_equal(n_moves, 0);
+        assert_int_equal(facts().n_in_the_way, 0);
+        assert_int_equal(facts().spin_ns, 0);
+        poller_free(poller);
+}
+
 static void test_what_the_caller_does_is_not_idle_time(void **state)
 {
         Thing thing;
@@ -474,6 +618,11 @@ int main(void)
                 UNIT_TEST(test_it_grows_by_the_gaps),
                 UNIT_TEST(test_it_yields_when_the_processor_is_taken),
                 UNIT_TEST(test_it_yields_to_whom_it_looks_for),
+                UNIT_TEST(test_it_moves_and_where_that_is_no_use_rests),
+                UNIT_TEST(test_a_move_ends_the_rest),
+                UNIT_TEST(test_it_moves_seldom),
+                UNIT_TEST(test_it_moves_from_whom_it_looks_for),
+                UNIT_TEST(test_it_cannot_move_or_has_no_need_to),
                 UNIT_TEST(test_what_the_caller_does_is_not_idle_time),
                 UNIT_TEST(test_with_one_processor_it_never_looks_for_nothing),
                 UNIT_TEST(test_what_comes_while_it_is_cooled_is_not_lost),

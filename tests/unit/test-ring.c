@@ -289,7 +289,7 @@ static void test_what_the_client_gets(void **state)
         assert_int_equal(fcntl(daemon_ring_fd(f.client.ring), F_GET_SEALS), F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
         assert_int_equal(fake.n_ring_bytes, RING_REGION_BYTES);
         assert_non_null(fake.ring);
-        assert_true(fake.is_drained(fake.ring_userdata));
+        assert_true(fake.is_drained(fake.ring_userdata, 0));
         daemon_ring_get_facts(&facts);
         assert_int_equal(facts.n_rings, 1);
 }
@@ -356,7 +356,7 @@ static void test_records_in_order(void **state)
         assert_int_equal(after.n_records - before.n_records, n);
         assert_int_equal(after.n_bells - before.n_bells, 59);
         assert_int_equal(f.client.header->bell, 1);
-        assert_true(fake.is_drained(fake.ring_userdata));
+        assert_true(fake.is_drained(fake.ring_userdata, 0));
 }
 
 static void test_a_whole_ring_in_bounded_turns(void **state)
@@ -364,7 +364,8 @@ static void test_a_whole_ring_in_bounded_turns(void **state)
         for (uint64_t i = 0; i < RING_RECORDS; i++)
                 fill_record(&f.client, put_record(i));
         publish(&f.client);
-        assert_false(fake.is_drained(fake.ring_userdata));
+        assert_false(fake.is_drained(fake.ring_userdata, 0));
+        assert_true(fake.is_drained(fake.ring_userdata, 7)); /* of that region there is nothing */
         TURN_UNTIL(head(&f.client) == RING_RECORDS);
         assert_int_equal(f.n_flushes, RING_RECORDS / RING_TURN_RECORDS);
         /* And where each takes long, by the clock. */
@@ -526,7 +527,8 @@ static void test_one_that_takes_longer_stops_the_ring(void **state)
         settle();
         assert_int_equal(f.n_seen, 1);
         assert_int_equal(head(&f.client), 0);
-        assert_false(fake.is_drained(fake.ring_userdata));
+        assert_false(fake.is_drained(fake.ring_userdata, 0));
+        assert_true(fake.is_drained(fake.ring_userdata, 7)); /* of that region there is nothing */
         assert_false(poller_has_hot(f.poller)); /* nobody spins for it */
         put(&f.client, 3);
         settle();

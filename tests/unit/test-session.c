@@ -91,6 +91,50 @@ static void test_limit_of_a_uid(void **state)
         fixture_deinit(&f);
 }
 
+/* E11: a few sessions of tools begin beyond the limit of their uid, and have what they need to look around. */
+static void test_e11_tools_beyond_the_limit(void **state)
+{
+        enum { N_TOOLS = 4 };
+        SessionConfig config = { .cred = { .uid = 7 } }, tool = { .cred = { .uid = 7 }, .is_tool = true };
+        StoreConfig store_config = fixture_config();
+        Session *full, *tools[N_TOOLS], *other = NULL;
+        ProtoNamespace ns, open_to_all = { .name = "default", .fields = FOLIO_NAMESPACE_FIELD_MODE, .mode = 0777 };
+        char *detail = NULL;
+        Fixture f;
+
+        (void)state;
+        store_config.session_bytes_max = 64 * KIB;
+        fixture_init(&f, &store_config);
+        assert_int_equal(store_namespace_configure(f.store, &open_to_all, &detail), STATUS_OK);
+        assert_int_equal(session_new(f.store, &config, &full, &detail), STATUS_OK);
+        for (int pass = 0; pass < 2; pass++) {
+                for (size_t i = 0; i < N_TOOLS; i++) {
+                        int index_fd, pins_fd;
+
+                        assert_int_equal(session_new(f.store, &tool, &tools[i], &detail), STATUS_OK);
+                        assert_int_equal(store_namespace_open(f.store, tools[i], "default", &ns, &index_fd, &pins_fd, &detail),
+                                         STATUS_OK);
+                        assert_true(index_fd >= 0 && pins_fd >= 0);
+                }
+                /* A fifth is as any other; and a ring is not what a tool needs. */
+                assert_int_equal(session_new(f.store, &tool, &other, &detail), STATUS_LIMIT);
+                free(detail);
+                detail = NULL;
+                assert_int_equal(session_new(f.store, &config, &other, &detail), STATUS_LIMIT);
+                free(detail);
+                detail = NULL;
+                assert_int_equal(session_charge_ring(tools[0], 1, &detail), STATUS_LIMIT);
+                free(detail);
+                detail = NULL;
+                for (size_t i = 0; i < N_TOOLS; i++)
+                        session_close(tools[i]);
+        }
+        session_close(full);
+        assert_int_equal(session_new(f.store, &config, &full, &detail), STATUS_OK);
+        session_close(full);
+        fixture_deinit(&f);
+}
+
 /* What is really there counts, as soon as it has been looked at: no other gets in; until it is gone. */
 static void test_measured(void **state)
 {
@@ -184,6 +228,7 @@ int main(void)
                 UNIT_TEST(test_identity),
                 UNIT_TEST(test_staging),
                 UNIT_TEST(test_limit_of_a_uid),
+                UNIT_TEST(test_e11_tools_beyond_the_limit),
                 UNIT_TEST(test_measured),
                 UNIT_TEST(test_open_twice),
                 UNIT_TEST(test_d25_many_sessions),

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The verbs on objects, one client and several: what is there after each, and that nothing is left at the end. */
+/*
+ * The verbs on objects, one client and several: what is there after each, and that nothing is left at the end. More than
+ * 600 lines, as there are that many verbs, and each story is about several of them.
+ */
 #include "store-fixture.h"
 
 static void test_put_and_get(void **state)
@@ -386,6 +389,7 @@ static void test_expiry(void **state)
 {
         Op op = { .item = { .key = key_of("k"), .lifetime = FOLIO_UNTIL_TIME, .expires_ns = 2000 } };
         Op later = { .item = { .key = key_of("later"), .lifetime = FOLIO_UNTIL_TIME, .expires_ns = 3000 } };
+        Op again = { .item = { .key = key_of("k"), .lifetime = FOLIO_UNTIL_TIME, .expires_ns = 2001 } };
         Fixture f;
         Client c;
 
@@ -402,6 +406,11 @@ static void test_expiry(void **state)
         /* A reader goes by the time, and does not wait for the daemon. */
         assert_int_equal(client_reason(&c, "k"), FOLIO_EVENT_EXPIRED);
         assert_int_equal(fixture_fact(&f, "objects.count"), 2);
+        /* Nor does who puts another of the name. */
+        assert_int_equal(op_run_clear(&c, &again, VERB_PUT), STATUS_OK);
+        assert_true(client_has(&c, "k"));
+        assert_int_equal(fixture_fact(&f, "objects.count"), 2);
+        fixture_now = 2001;
         store_expire(f.store);
         assert_int_equal(fixture_fact(&f, "objects.count"), 1);
         assert_int_equal(client_reason(&c, "k"), FOLIO_EVENT_EXPIRED);
