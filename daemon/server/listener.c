@@ -76,6 +76,7 @@ struct Listener {
         unsigned fds_in_flight_max;
         int fds_for_all;             /* descriptors from this number on are for administrators */
         int fds_for_admins;          /* and from this one on for tools */
+        int fds_for_tools;           /* behind this one is what those need once they are in */
         List connections;
         size_t n_connections;
         Refusals refusals;
@@ -338,7 +339,18 @@ static void on_refused(const char *why, void *userdata)
         warn(listener, "a connection was refused", why);
 }
 
-static void init_refusals(Listener *listener, int fds_max)
+/* Those of others leave half of what is kept for administrators: many that are refused must not keep those out either. */
+static int how_far_to_keep(const Listener *listener, int fd)
+{
+        struct ucred ucred;
+        socklen_t n_bytes = sizeof(ucred);
+
+        if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &ucred, &n_bytes) == 0 && is_admin(ucred.uid))
+                return listener->fds_for_tools;
+        return listener->fds_for_all + (listener->fds_for_admins - listener->fds_for_all) / 2;
+}
+
+static void init_refusals(Listener *listener)
 {
         RefusalsConfig config = {
                 .base = listener->config.base,
@@ -349,7 +361,7 @@ static void init_refusals(Listener *listener, int fds_max)
                 .userdata = listener,
         };
 
-        refusals_init(&listener->refusals, &config, fds_max);
+        refusals_init(&listener->refusals, &config);
 }
 
 /* --- accepting ---------------------------------------------------------------------------------------------------- */
@@ -422,7 +434,7 @@ static bool accept_one(Listener *listener)
         }
         r = add_connection(listener, fd, false, why, sizeof(why));
         if (r == LISTENER_E_REFUSED) {
-                refusals_add(&listener->refusals, fd, why);
+                refusals_add(&listener->refusals, fd, how_far_to_keep(listener, fd), why);
         } else if (r < 0) {
                 (void)close_fd(fd);
                 listener->n_refused++;
@@ -462,15 +474,13 @@ static void choose_fd_limits(Listener *listener)
         struct rlimit limit;
 
         listener->fds_in_flight_max = FDS_IN_FLIGHT_MIN;
-        listener->fds_for_all = listener->fds_for_admins = INT_MAX;
-        init_refusals(listener, INT_MAX);
+        listener->fds_for_all = listener->fds_for_admins = listener->fds_for_tools = INT_MAX;
         if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
                 return;
         listener->fds_in_flight_max = (unsigned)CLAMP(limit.rlim_cur / 16, FDS_IN_FLIGHT_MIN, FDS_IN_FLIGHT_MAX);
         listener->fds_for_all = (int)MIN(limit.rlim_cur - limit.rlim_cur / 8, INT_MAX);
         listener->fds_for_admins = (int)MIN(limit.rlim_cur - limit.rlim_cur / 16, INT_MAX);
-        /* What tools need once they are in is behind that. */
-        listener->refusals.fds_max = (int)MIN(limit.rlim_cur - limit.rlim_cur / 32, INT_MAX);
+        listener->fds_for_tools = (int)MIN(limit.rlim_cur - limit.rlim_cur / 32, INT_MAX);
 }
 
 static int open_socket(Listener *listener, char **ret_message)
@@ -507,6 +517,7 @@ int listener_new(const ListenerConfig *config, Listener **ret, char **ret_messag
         list_init(&listener->uid_accounts);
         account_init(&listener->account, NULL, UINT64_MAX, config->clients_max);
         choose_fd_limits(listener);
+        init_refusals(listener);
         r = open_socket(listener, ret_message);
         if (r != 0) {
                 listener_free(listener);

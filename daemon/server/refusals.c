@@ -91,10 +91,10 @@ static void on_readable(evutil_socket_t fd, short what, void *userdata)
         end(refusal);
 }
 
-static Refusal *refusal_new(Refusals *refusals, int fd, const char *why)
+static Refusal *refusal_new(Refusals *refusals, int fd, int fds_max, const char *why)
 {
         struct timeval timeout = { .tv_usec = REFUSALS_MS * 1000 };
-        Refusal *refusal = fd < refusals->fds_max ? calloc(1, sizeof(*refusal)) : NULL;
+        Refusal *refusal = fd < fds_max ? calloc(1, sizeof(*refusal)) : NULL;
 
         if (!refusal)
                 return NULL;
@@ -113,13 +113,13 @@ static Refusal *refusal_new(Refusals *refusals, int fd, const char *why)
         return refusal;
 }
 
-void refusals_add(Refusals *refusals, int consume_fd, const char *why)
+void refusals_add(Refusals *refusals, int consume_fd, int fds_max, const char *why)
 {
         Refusal *refusal;
 
         if (refusals->n_kept >= REFUSALS_MAX)
                 end(LIST_ENTRY(list_peek_front(&refusals->list), Refusal, link));
-        refusal = refusal_new(refusals, consume_fd, why);
+        refusal = refusal_new(refusals, consume_fd, fds_max, why);
         if (!refusal || !refusals->config.is_tool)
                 tell(refusals, consume_fd, why);
         if (refusal)
@@ -128,9 +128,9 @@ void refusals_add(Refusals *refusals, int consume_fd, const char *why)
                 (void)close_fd(consume_fd);
 }
 
-void refusals_init(Refusals *refusals, const RefusalsConfig *config, int fds_max)
+void refusals_init(Refusals *refusals, const RefusalsConfig *config)
 {
-        *refusals = (Refusals){ .config = *config, .fds_max = fds_max };
+        *refusals = (Refusals){ .config = *config };
         list_init(&refusals->list);
 }
 

@@ -28,13 +28,12 @@ typedef struct Refusals {
         RefusalsConfig config;
         List list;                   /* oldest first */
         size_t n_kept;
-        int fds_max;                 /* none with a greater number is kept: others will want those */
 } Refusals;
 
-void refusals_init(Refusals *refusals, const RefusalsConfig *config, int fds_max);
+void refusals_init(Refusals *refusals, const RefusalsConfig *config);
 void refusals_deinit(Refusals *refusals); /* tells and closes those that are left */
 
-/* @why is copied. */
-void refusals_add(Refusals *refusals, int consume_fd, const char *why);
+/* @why is copied. Only with a number below @fds_max it is kept: others will want those behind. */
+void refusals_add(Refusals *refusals, int consume_fd, int fds_max, const char *why);
 
 #endif
