@@ -35,6 +35,7 @@ struct Ring {
         _Alignas(RING_LINE_BYTES) _Atomic uint64_t seen;
         atomic_bool is_broken;       /* it is of no use any more */
         atomic_bool is_gone;         /* there is nobody to wait for */
+        atomic_bool has_rung;        /* the daemon was asleep, and nobody has waited since */
         _Alignas(RING_LINE_BYTES) _Atomic uint32_t latest[RING_LATEST];
 };
 

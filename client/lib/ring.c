@@ -250,6 +250,9 @@ static int ring_await(Ring *ring, uint64_t end, uint64_t timeout_ns)
         if (timeout_ns == 0)
                 return RING_E_TIMEOUT;
         begun_ns = ring_now_ns();
+        /* It may have been woken on this processor, and would run only when we have looked for long enough. */
+        if (atomic_exchange_explicit(&ring->has_rung, false, memory_order_relaxed))
+                (void)sched_yield();
         chosen_ns = spin_choose(&ring->spin);
         look_ns = MIN(chosen_ns, timeout_ns);
         if (look_ns > 0)
@@ -381,6 +384,7 @@ void ring_submit(Ring *ring, uint64_t hash, bool wants_result)
         if (is_asleep) {
                 uint64_t one = 1;
 
+                atomic_store_explicit(&ring->has_rung, true, memory_order_relaxed);
                 atomic_store_explicit(&ring->shared->bell_cpu, (uint32_t)(sched_getcpu() + 1), memory_order_relaxed);
                 /* Full is as good as rung; anything else is noticed by who waits. */
                 (void)!write(ring->bell_fd, &one, sizeof(one));

@@ -165,6 +165,8 @@ void poller_meet(Poller *poller)
 {
         if (poller->config.spin_ns_max == 0)
                 return; /* and never in anybody's way */
+        /* Who sleeps on what has just been done shall not sleep while we move. */
+        poller->config.flush(poller->config.userdata);
         poller->now_ns = poller->config.now_ns();
         give_way(poller);
 }

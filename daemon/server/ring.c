@@ -342,9 +342,12 @@ static void on_bell(evutil_socket_t fd, short what, void *userdata)
         DaemonRing *ring = userdata;
 
         facts.n_bells++;
-        /* It may say what it likes: how often we move is bounded. */
-        if (atomic_load_explicit(&ring->header->bell_cpu, memory_order_relaxed) == (uint32_t)(sched_getcpu() + 1))
+        /* It may say what it likes: how often we move is bounded. What it has rung for does not wait for that. */
+        if (atomic_load_explicit(&ring->header->bell_cpu, memory_order_relaxed) == (uint32_t)(sched_getcpu() + 1)) {
+                if (!ring->is_busy && !ring->is_broken)
+                        (void)take_turn(&ring->item); /* whether there was something does not matter */
                 poller_meet(ring->host.poller);
+        }
         go_on(ring);
 }
 
