@@ -13,9 +13,10 @@
  *
  * Each search has to wait for the daemon, so it takes in as many windows as it finds, all of a usual region's. An
  * object goes where least is left over: small ones to the beginning of a window, large ones to its end, so that what
- * comes free of large ones is not cut up by small ones that stay. (Measured, of objects of 1 byte to 1 MiB of which a
- * third is replaced again and again: 3 % is lost so, 7 % by the best fit alone, 18 % by the first that fits.) Where
- * there is a lot of room, in a *wide* window, it is not looked for a better one, and large objects begin at whole pages.
+ * comes free of large ones is not cut up by small ones that stay. (Where a third of mixed sizes is replaced again and
+ * again, the first that fits loses several times as much; what is lost so, tests/integration/test-lease-space prints.)
+ * Where there is a lot of room, in a *wide* window, it is not looked for a better one, and large objects begin at whole
+ * pages.
  *
  * The book is looked at as numbers and bits. One that lies makes us spoil our own objects, and nothing else: every
  * range is checked against the region.

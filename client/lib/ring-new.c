@@ -100,7 +100,7 @@ static int ring_init_lock(Ring *ring, bool has_processors)
         if (r != 0)
                 return -r;
 #ifdef PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP
-        /* It is held for some 50 ns, most of the time. */
+        /* Most of the time it is held for less than it takes to sleep. */
         if (has_processors)
                 (void)pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_ADAPTIVE_NP);
 #endif

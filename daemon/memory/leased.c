@@ -19,7 +19,7 @@
 #include "base/macro.h"
 
 #define WORD_UNITS 64u
-#define SEARCH_WORDS_MAX 262144u /* a region of 1 GiB; some 20 us for each 128 MiB of it, where nothing is found */
+#define SEARCH_WORDS_MAX 262144u /* a region of 1 GiB: a part of a millisecond, where nothing is found */
 #define SEARCH_WORDS_STEP 256u
 
 DEFINE_CLEANUP(Region *, cleanup_region, region_unref)

@@ -18,7 +18,7 @@
 
 #define USUAL_BYTES_MAX (64 * MIB)   /* larger ones only for an object that needs it */
 #define BUDGET_SHARE 4
-#define ORPHANS_LOOKED_AT_MAX 16u    /* some 10 us each, where they are of the usual size and full of gaps */
+#define ORPHANS_LOOKED_AT_MAX 16u    /* each a search of its book, which is long where it is full of gaps */
 #define ORPHANS_LOOKED_AT_SHORT 64u  /* before somebody is refused */
 #define FREE_SHARE_MIN 4             /* an orphan of which less is free would soon have to be replaced */
 

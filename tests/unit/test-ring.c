@@ -11,6 +11,7 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -154,10 +155,24 @@ static void hang_up(Client *client)
         client->fd = -1;
 }
 
-static int setup_without_ring(void **state)
-{
-        PollerConfig config = { .spin_ns_max = 0, .now_ns = step_clock, .cpu_ns = step_clock, .flush = flush };
+static unsigned n_moves, n_done_before_move;
+static uint64_t head_before_move;
 
+static void move_away(void *userdata)
+{
+        n_moves++;
+        n_done_before_move = (unsigned)fake.n_submitted;
+        head_before_move = f.client.header->head;
+}
+
+static int setup_with_poller(void **state, uint64_t spin_ns_max)
+{
+        PollerConfig config = {
+                .spin_ns_max = spin_ns_max, .now_ns = step_clock, .cpu_ns = step_clock, .flush = flush, .move = move_away,
+        };
+
+        n_moves = n_done_before_move = 0;
+        head_before_move = 0;
         harness_setup(state);
         f = (Fixture){ .client = { .fd = -1, .bell_fd = -1 }, .now_ns = 1000, .step_ns = 10 };
         fake_reset();
@@ -167,6 +182,20 @@ static int setup_without_ring(void **state)
                 return -1;
         f.host = (RingHost){ .base = f.base, .poller = f.poller, .packed_bytes_max = MIB, .now_ns = step_clock };
         return 0;
+}
+
+static int setup_without_ring(void **state)
+{
+        return setup_with_poller(state, 0);
+}
+
+static int setup_spinning(void **state)
+{
+        int r = setup_with_poller(state, 1000);
+
+        if (r == 0)
+                connect_client(&f.client);
+        return r;
 }
 
 static int setup(void **state)
@@ -782,6 +811,37 @@ static void test_everything_else_in_it_is_nothing_to_us(void **state)
         assert_non_null(f.client.peer);
 }
 
+/* --- on one processor -------------------------------------------------------------------------------------------- */
+
+/* Who rings from our own processor: we go to another, but what it rang for is done before. */
+static void test_what_is_rung_for_does_not_wait_for_a_move(void **state)
+{
+        Client *client = &f.client;
+        cpu_set_t all, one;
+
+        (void)state;
+        assert_int_equal(sched_getaffinity(0, sizeof(all), &all), 0);
+        CPU_ZERO(&one);
+        CPU_SET((size_t)sched_getcpu(), &one);
+        assert_int_equal(sched_setaffinity(0, sizeof(one), &one), 0);
+        settle(); /* cold */
+        /* From elsewhere, or who does not say: we stay. */
+        fill_record(client, put_record(64));
+        publish(client);
+        TURN_UNTIL(client->header->head == 1);
+        settle();
+        assert_int_equal(n_moves, 0);
+        client->header->bell_cpu = (uint32_t)sched_getcpu() + 1;
+        fill_record(client, put_record(64));
+        publish(client);
+        TURN_UNTIL(n_moves > 0);
+        assert_int_equal(n_done_before_move, 2);
+        assert_int_equal(head_before_move, 2);
+        settle();
+        assert_int_equal(n_moves, 1);
+        assert_int_equal(sched_setaffinity(0, sizeof(all), &all), 0);
+}
+
 /* --- bells and sleepers ------------------------------------------------------------------------------------------- */
 
 static void test_more_rings_than_are_looked_at(void **state)
@@ -888,6 +948,7 @@ int main(void)
                 RING_TEST(test_a_tail_that_runs_back_to_what_is_not_done),
                 RING_TEST(test_a_breach_ends_it_there),
                 RING_TEST(test_a_breach_while_a_message_waits),
+                cmocka_unit_test_setup_teardown(test_what_is_rung_for_does_not_wait_for_a_move, setup_spinning, teardown),
                 RING_TEST(test_refusals_are_no_breach),
                 RING_TEST(test_everything_else_in_it_is_nothing_to_us),
                 RING_TEST(test_more_rings_than_are_looked_at),
