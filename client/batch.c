@@ -170,6 +170,9 @@ void batch_begin(Op *op)
                 op_fail(op, FOLIO_E_NO_MEMORY, "this process has no memory left for a batch of %zu items", batch->n_items);
         if (op->error)
                 batch_end(batch);
+        else if (op->is_changing)
+                /* Looks nothing up, and must not be overtaken: see order.h. */
+                batch_go(op);
         else
                 order_step(op, 0, batch_caught_up);
 }

@@ -13,6 +13,13 @@ typedef struct ChangeOp {
         bool may_fit;                /* TRUNCATE, by a handle: to no more than the capacity */
 } ChangeOp;
 
+/* Does the index show all that has been asked for before? An asynchronous one, as this may be, counts itself. */
+static bool is_alone(const Op *op)
+{
+        return atomic_load(&op->client->n_changing) == (op->is_changing ? 1 : 0) &&
+               order_is_caught_up(op->client, order_hash(op->space, op->key));
+}
+
 static void change_send(Op *op)
 {
         ChangeOp *change = CONTAINER_OF(op, ChangeOp, op);
@@ -23,8 +30,11 @@ static void change_send(Op *op)
                 return;
         }
         change->item.key = op->key;
-        /* The size it has already: nothing to do, and nobody to ask. All other refusals are the daemon's. */
-        if (change->verb == VERB_TRUNCATE && op->space->shared && (op->space->rights & FOLIO_RIGHT_WRITE) &&
+        /*
+         * The size it has already: nothing to do, and nobody to ask, where nothing that is under way can change that. All other
+         * refusals are the daemon's.
+         */
+        if (change->verb == VERB_TRUNCATE && is_alone(op) && op->space->shared && (op->space->rights & FOLIO_RIGHT_WRITE) &&
             get_look(op->client, op->space, op->key, op->name, false, &look) == 0 &&
             look.copy.state == LAYOUT_SLOT_MUTABLE && look.copy.size_bytes == change->item.size_bytes) {
                 op_complete(op);
@@ -155,7 +165,8 @@ static int truncate_init(ChangeOp *change, struct folio_object *handle, uint64_t
         change->item.size_bytes = size_bytes;
         change->may_fit = size_bytes <= object->capacity_bytes;
         *ret_first = truncate_begin;
-        if (object->space->shared && (object->space->rights & FOLIO_RIGHT_WRITE) && object_size(object) == size_bytes)
+        if (object->space->shared && (object->space->rights & FOLIO_RIGHT_WRITE) && order_is_free(object->client) &&
+            object_size(object) == size_bytes)
                 *ret_first = truncate_nothing;
         return 0;
 }

@@ -190,7 +190,7 @@ static void get_begin(Op *op)
         if (op->error || get_split_name(op->name, &namespace, &op->key) < 0)
                 get_end(CONTAINER_OF(op, GetOp, op));
         else
-                names_open(op, namespace, get_step);
+                names_open_to_look(op, namespace, get_step);
 }
 
 /* False: the operation is over, or has gone another way. */

@@ -98,11 +98,20 @@ void names_open(Op *op, Key namespace, OpStep step)
 
         op->space = names_find(op->client, namespace);
         if (op->space) {
-                order_step(op, order_hash(op->space, op->key), step);
+                step(op);
                 return;
         }
         memcpy(message.ns.name, namespace.bytes, MIN(namespace.n_bytes, (size_t)FOLIO_NAMESPACE_BYTES_MAX));
         op_send(op, &message, take_namespace, step);
+}
+
+void names_open_to_look(Op *op, Key namespace, OpStep step)
+{
+        op->space = names_find(op->client, namespace);
+        if (op->space)
+                order_step(op, order_hash(op->space, op->key), step);
+        else
+                names_open(op, namespace, step);
 }
 
 void names_free(Client *client)

@@ -38,6 +38,9 @@ Name *names_entry(Client *client, const Space *space);
 /* Sets op->space, asking the daemon where it must, and goes on with @step; that one finds op->error set where it failed. */
 void names_open(Op *op, Key namespace, OpStep step);
 
+/* The same for who looks op->key up in the index: what this client has asked for about it shows there first. */
+void names_open_to_look(Op *op, Key namespace, OpStep step);
+
 /* At the client's end. */
 void names_free(Client *client);
 

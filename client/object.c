@@ -14,6 +14,7 @@
 
 #include "base/checked.h"
 #include "base/cleanup.h"
+#include "client/create.h"
 #include "client/lib/handle.h"
 #include "client/lib/pins.h"
 #include "client/made.h"
@@ -108,16 +109,14 @@ ProtoItem object_slot_item(const Object *object)
         return (ProtoItem){ .flags = PROTO_ITEM_BY_SLOT, .slot = object->slot, .generation = object->generation };
 }
 
-static void tell(Object *object, ProtoVerb verb, bool is_hint)
+/* Of @generation: its own, or a newer one, see pins_drop(). */
+static void tell_release(const Object *object, uint64_t generation)
 {
-        ProtoItem item = object_slot_item(object);
-        ProtoRequest message = { .verb = verb, .namespace_id = object->space->id, .n_items = 1, .items = &item };
+        ProtoItem item = { .flags = PROTO_ITEM_BY_SLOT, .slot = object->slot, .generation = generation };
+        ProtoRequest message = { .verb = VERB_RELEASE, .namespace_id = object->space->id, .n_items = 1, .items = &item };
 
-        if (verb == VERB_RELEASE && pipe_release(object->client, object->space->id, object->slot, object->generation))
-                return;
-        requests_tell(object->client->requests, &message, is_hint);
-        if (!is_hint)
-                order_told(object->client);
+        if (!pipe_release(object->client, object->space->id, object->slot, generation))
+                requests_tell(object->client->requests, &message, true);
 }
 
 bool object_pin(Object *object)
@@ -132,19 +131,23 @@ bool object_pin(Object *object)
 }
 
 /* True: the object has lost its name, and now us: RELEASE is to be told. */
-static bool drop_pin(Object *object)
+static bool drop_pin(Object *object, uint64_t *ret_generation)
 {
-        bool is_gone = atomic_load_explicit(&object->is_pinned, memory_order_relaxed) &&
-                       pins_drop(object->space, object->slot, object->generation);
+        bool is_gone;
 
+        *ret_generation = object->generation;
+        is_gone = atomic_load_explicit(&object->is_pinned, memory_order_relaxed) &&
+                  pins_drop(object->space, object->slot, ret_generation);
         atomic_store_explicit(&object->is_pinned, false, memory_order_relaxed);
         return is_gone;
 }
 
 void object_unpin(Object *object)
 {
-        if (drop_pin(object))
-                tell(object, VERB_RELEASE, true);
+        uint64_t generation;
+
+        if (drop_pin(object, &generation))
+                tell_release(object, generation);
 }
 
 /* The mapping of what has gone would only keep its memory; that of a packed region is of use for others. */
@@ -193,7 +196,9 @@ static Mapping *object_let_go(Object *object, bool is_to_keep)
         Client *client = object->client;
         Mapping *reading = atomic_load(&object->reading), *writing = atomic_load(&object->writing), *kept = NULL;
         ObjectExtra *extra = atomic_load_explicit(&object->extra, memory_order_relaxed);
-        bool is_unsealed = object_is_unsealed(object), is_last = drop_pin(object), is_gone = is_last || is_unsealed;
+        uint64_t generation;
+        bool is_unsealed = object_is_unsealed(object), is_last = drop_pin(object, &generation),
+             is_gone = is_last || is_unsealed;
 
         if (reading && is_to_keep && object->placement == FOLIO_PLACEMENT_PACKED)
                 kept = reading;
@@ -206,13 +211,13 @@ static Mapping *object_let_go(Object *object, bool is_to_keep)
                 extra_free(extra);
         /* Not before it is unmapped: who lets go of it last gives the memory back, and that takes long. */
         if (is_last)
-                tell(object, VERB_RELEASE, true);
+                tell_release(object, generation);
         if (UNLIKELY(object->made)) {
                 made_end(object);
                 return kept;
         }
         if (is_unsealed)
-                tell(object, VERB_ABORT, false);
+                create_tell_abort(client, object->space->id, object->slot, object->generation);
         if (object->staged && is_unsealed)
                 staging_give(client->staging, object->staged);
         return kept;

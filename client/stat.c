@@ -174,7 +174,7 @@ static void stat_begin(Op *op)
         if (op->error || !key_split_name(op->name, false, &namespace, &op->key))
                 op_complete(op);
         else
-                names_open(op, namespace, stat_opened);
+                names_open_to_look(op, namespace, stat_opened);
 }
 
 static int stat_wait(Client *client, const char *name, struct folio_stat *ret)

@@ -90,7 +90,7 @@ bool pins_hold(Space *space, uint32_t slot, uint64_t generation)
         return false;
 }
 
-bool pins_drop(Space *space, uint32_t slot, uint64_t generation)
+bool pins_drop(Space *space, uint32_t slot, uint64_t *generation)
 {
         PinsSlotHead head;
 
@@ -99,7 +99,9 @@ bool pins_drop(Space *space, uint32_t slot, uint64_t generation)
         if (atomic_fetch_sub_explicit(&space->pin_counters[slot], 1, memory_order_seq_cst) != 1)
                 return false;
         pins_fence();
-        /* In doubt we say so: one message too many does no harm. */
-        return !pins_read_slot(space, slot, &head) ||
-               (head.generation == generation && head.state == LAYOUT_SLOT_RETRACTED);
+        /* In doubt we say so, and where it is another's object by now: one message too many does no harm. */
+        if (!pins_read_slot(space, slot, &head))
+                return true;
+        *generation = head.generation;
+        return head.state == LAYOUT_SLOT_RETRACTED;
 }

@@ -532,10 +532,13 @@ static uint64_t ring_under_way(Ring *ring, uint64_t hash)
         uint64_t seen = ring_seen(ring);
         uint32_t ahead = latest - (uint32_t)seen;
 
-        if (LIKELY(ahead - 1 >= ring->n_records || seen + ahead > ring_tail(ring)))
+        if (LIKELY(ahead - 1 >= ring->n_records))
                 return 0;
-        /* That place is shared: with some hundred under way one in ten keys finds another's there. A later one than ours, if so. */
-        for (uint64_t end = seen + ahead; end > seen; end--)
+        /*
+         * That place is shared: with some hundred under way one in ten keys finds another's there. A later one than ours, if so;
+         * and where another thread is putting that one in at this moment, the tail does not count it yet, but does ours.
+         */
+        for (uint64_t end = MIN(seen + ahead, ring_tail(ring)); end > seen; end--)
                 if (atomic_load_explicit(&ring->hashes[(end - 1) & ring->mask], memory_order_relaxed) == hash)
                         return end;
         return 0;

@@ -256,7 +256,8 @@ int folio_object_seal_async(struct folio_object *object, folio_done_fn done, voi
  * @object: handle from folio_create()
  *
  * Lifetime:  ends that of the handle, whatever is returned but FOLIO_E_INVALID.
- * Blocking:  never: the daemon is told, not asked.
+ * Blocking:  never: the daemon is told, not asked. Who looks for a name on this client afterwards waits until it has
+ *            been done.
  * Threads:   any.
  * Return:    0; FOLIO_E_STATE it is sealed: the handle is released, the object stays; FOLIO_E_INVALID; FOLIO_E_FORKED.
  * Since:     0.1

@@ -249,7 +249,7 @@ static void read_everything(Space *space, Key key)
         case LOOKUP_FOUND:
                 assert(found.slot < space->header.n_slots_max && found.copy.key_bytes == key.n_bytes);
                 if (pins_hold(space, found.slot, found.copy.generation))
-                        (void)pins_drop(space, found.slot, found.copy.generation);
+                        (void)pins_drop(space, found.slot, &found.copy.generation);
                 break;
         case LOOKUP_MISSING:
                 (void)lookup_wait(space, &found, 0);

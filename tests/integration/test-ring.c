@@ -2,7 +2,7 @@
 /*
  * The ring, from outside: a program that puts and deletes without waiting sees what it has done at once, whichever call
  * it asks by, in every thread; others see it when they have been told to look; and it makes no difference which
- * requests go through the ring and which through the socket. Everything in a namespace whose writers are trusted, and
+ * requests go through the ring and which through the socket (see test-ring-order.c too). Everything in a namespace whose writers are trusted, and
  * in one where they are not.
  */
 #include "tests/integration/spaces.h"
@@ -11,67 +11,6 @@
 #include <sys/socket.h>
 
 #define MIB (UINT64_C(1) << 20)
-
-/* --- in one order ------------------------------------------------------------------------------------------------- */
-
-/* Ring, socket, ring, about one name; what comes of each shows in what the next one answers. */
-static void go_to_and_fro(struct folio_client *client, struct folio_client *other, const char *name)
-{
-        struct folio_create_options own = { .struct_bytes = sizeof(own), .flags = FOLIO_OWN_REGION };
-        struct folio_create_options replace = { .struct_bytes = sizeof(replace), .flags = FOLIO_REPLACE };
-        struct folio_create_options described = { .struct_bytes = sizeof(described), .metadata = "m",
-                                                  .metadata_bytes = 1 };
-        struct folio_stat stat = { .struct_bytes = sizeof(stat) };
-        struct folio_object *object;
-        char text[16];
-
-        for (unsigned i = 0; i < alive_scaled(300); i++) {
-                ASSERT_OK(folio_put(client, name, "first", 5, NULL));
-                ASSERT_OK(folio_delete(client, name, 0));
-                ASSERT_OK(folio_create(client, name, 4096, &own, &object));
-                ASSERT_OK(folio_object_write(object, 0, "second", 6));
-                assert_int_equal(folio_put(client, name, "no", 2, NULL), FOLIO_E_EXISTS);
-                ASSERT_OK(folio_object_seal(object));
-                ASSERT_OK(folio_object_release(object));
-                ASSERT_OK(folio_put(client, name, "third", 5, &replace));
-                ASSERT_OK(folio_read(client, name, 0, text, 5));
-                assert_memory_equal(text, "third", 5);
-                ASSERT_OK(folio_delete(client, name, 0));
-                ASSERT_OK(folio_put(client, name, "fourth", 6, &described));
-                ASSERT_OK(folio_stat(client, name, &stat));
-                assert_int_equal(stat.metadata_bytes, 1);
-                ASSERT_OK(folio_put(client, name, "fifth", 5, &replace));
-                ASSERT_OK(folio_create(client, name, 3 * MIB, &replace, &object));
-                ASSERT_OK(folio_object_seal(object));
-                ASSERT_OK(folio_put(client, name, "sixth", 5, &replace));
-                assert_int_equal(folio_object_size(object), 3 * MIB);
-                ASSERT_OK(folio_object_release(object));
-                ASSERT_OK(folio_flush(client));
-                ASSERT_OK(folio_read(other, name, 0, text, 5));
-                assert_memory_equal(text, "sixth", 5);
-                ASSERT_OK(folio_delete(client, name, 0));
-                assert_int_equal(folio_exists(client, name), 0);
-                assert_true(folio_delete(client, name, 0) < 0);
-                ASSERT_OK(folio_delete(client, name, FOLIO_IF_EXISTS));
-        }
-        ASSERT_OK(folio_flush(client));
-        assert_int_equal(folio_exists(other, name), 0);
-}
-
-static void test_one_order(void **state)
-{
-        Foliod *foliod = spaces_start();
-        Alive before = alive_begin(foliod);
-        struct folio_client *client = foliod_connect_with(foliod, 0), *other = foliod_connect(foliod);
-
-        (void)state;
-        go_to_and_fro(client, other, "default:to and fro");
-        go_to_and_fro(client, other, "trusted:to and fro");
-        folio_client_unref(client);
-        folio_client_unref(other);
-        alive_check(&before);
-        foliod_stop(foliod);
-}
 
 /* --- ten thousand steps against a model --------------------------------------------------------------------------- */
 
@@ -119,14 +58,15 @@ static uint64_t draw_size(World *world)
         }
 }
 
-static void check_model(struct folio_client *client, const Model *model, uint8_t *buffer)
+static void check_model(struct folio_client *client, const char *whose, const Model *model, uint8_t *buffer)
 {
         struct folio_stat stat = { .struct_bytes = sizeof(stat) };
         int error = folio_stat(client, model->name, &stat);
 
         if (model->exists != (error == 0))
-                fail_msg("%s is %s, and its stat says \"%s\"", model->name, model->exists ? "there" : "not there",
-                         folio_strerror_full());
+                fail_msg("%s is %s, and %s stat answers %d, \"%s\", state %u", model->name,
+                         model->exists ? "there" : "not there", whose, error,
+                         error ? folio_strerror_full() : "no error", stat.state);
         assert_int_equal(folio_exists(client, model->name), model->exists);
         if (!model->exists)
                 return;
@@ -205,7 +145,9 @@ static void on_promise(struct folio_client *client, int error, struct folio_obje
         (void)client;
         (void)object;
         if ((error == 0) != promise->is_success)
-                fail_msg("an asynchronous call about %s answered %d", promise->name, error);
+                fail_msg("an asynchronous %s about %s answered %d, \"%s\", and was to %s", promise->bytes ? "put" : "delete",
+                         promise->name, error, error ? folio_strerror_full() : "no error",
+                         promise->is_success ? "succeed" : "fail");
         (*promise->n_open)--;
         free(promise->bytes);
         free(promise);
@@ -267,7 +209,7 @@ static void step(World *world)
         else if (world->n_open)
                 settle(world);
         else
-                check_model(world->client, model, world->read);
+                check_model(world->client, "its own", model, world->read);
 }
 
 static void name_models(World *world)
@@ -306,8 +248,8 @@ static void test_model(void **state)
         settle(world);
         ASSERT_OK(folio_flush(world->client));
         for (unsigned i = 0; i < N_SPACES * N_NAMES; i++) {
-                check_model(other, &world->models[i], world->read);
-                check_model(world->client, &world->models[i], world->read);
+                check_model(other, "another's", &world->models[i], world->read);
+                check_model(world->client, "its own", &world->models[i], world->read);
                 n_there += world->models[i].exists;
         }
         assert_int_equal(spaces_count(other, "default:model-") + spaces_count(other, "trusted:model-"), n_there);
@@ -513,7 +455,6 @@ static void test_read_your_own_in_threads(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                INTEGRATION_TEST(test_one_order),
                 INTEGRATION_TEST(test_model),
                 INTEGRATION_TEST(test_read_your_own),
                 INTEGRATION_TEST(test_read_your_own_in_threads),

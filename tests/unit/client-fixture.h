@@ -43,6 +43,7 @@ typedef struct ClientFixture {
         /* What came: read by the test when the client has its answer. */
         atomic_uint n_rings;
         atomic_uint n_leases;
+        atomic_uint n_asked[_VERB_MAX]; /* of each verb, words that are not answered too */
         uint64_t wanted_bytes[CLIENT_FIXTURE_ASKS_MAX];
         uint64_t liked_bytes[CLIENT_FIXTURE_ASKS_MAX];
         LeaseBook *book;             /* of the last lease, mapped; NULL: none yet */
@@ -149,6 +150,7 @@ static inline void *far_run(void *userdata)
                         break;
                 FAR_CHECK(proto_decode_request(decoder, bytes, n_bytes, &request));
                 reply.id = request.id;
+                atomic_fetch_add(&f->n_asked[request.verb], 1);
                 if (request.verb == VERB_RING)
                         far_answer_ring(f, &reply);
                 else if (request.verb == VERB_LEASE)

@@ -26,6 +26,11 @@ static void fixture_free(Fixture *f)
         fake_index_free(&f->fake);
 }
 
+static bool drop(Space *space, uint32_t slot, uint64_t generation)
+{
+        return pins_drop(space, slot, &generation);
+}
+
 static void test_hold_and_drop(void **state)
 {
         Fixture f;
@@ -39,7 +44,7 @@ static void test_hold_and_drop(void **state)
         assert_true(pins_hold(f.space, 0, 1));
         assert_int_equal(f.space->pin_counters[0], 3);
         for (unsigned i = 0; i < 3; i++)
-                assert_false(pins_drop(f.space, 0, 1));
+                assert_false(drop(f.space, 0, 1));
         assert_int_equal(f.space->pin_counters[0], 0);
         /* Never cleared: the daemon may look there from now on. */
         assert_int_equal(f.space->pin_summary[0], 1);
@@ -69,7 +74,7 @@ static void test_hold_refused(void **state)
                 fake_slot_set_state(&f.fake, 0, rows[i].slot_state);
                 assert_int_equal(pins_hold(f.space, rows[i].slot, rows[i].generation), rows[i].is_held);
                 if (rows[i].is_held)
-                        pins_drop(f.space, rows[i].slot, rows[i].generation);
+                        drop(f.space, rows[i].slot, rows[i].generation);
                 if (rows[i].slot < 3000)
                         assert_int_equal(f.space->pin_counters[rows[i].slot], 0);
         }
@@ -88,7 +93,7 @@ static void test_every_summary_byte(void **state)
                 assert_true(pins_hold(f.space, slots[i], 9));
                 assert_int_equal(f.space->pin_summary[slots[i] / 1024], 1);
                 assert_int_equal(f.space->pin_counters[slots[i]], 1);
-                assert_false(pins_drop(f.space, slots[i], 9));
+                assert_false(drop(f.space, slots[i], 9));
         }
         fixture_free(&f);
 }
@@ -102,12 +107,29 @@ static void test_last_drop_of_what_has_no_name(void **state)
         assert_true(pins_hold(f.space, 0, 1));
         fake_index_retract(&f.fake, 0, FOLIO_EVENT_DELETED);
         assert_false(pins_hold(f.space, 0, 1));
-        assert_false(pins_drop(f.space, 0, 1));
-        assert_true(pins_drop(f.space, 0, 1));
+        assert_false(drop(f.space, 0, 1));
+        assert_true(drop(f.space, 0, 1));
         /* Another object there: none of our business. */
         fake_index_reuse(&f.fake, 0, &(FakeObject){ .key = fake_key("key"), .state = LAYOUT_SLOT_SEALED });
         f.space->pin_counters[0] = 1;
-        assert_false(pins_drop(f.space, 0, 1));
+        assert_false(drop(f.space, 0, 1));
+        fixture_free(&f);
+}
+
+/* One that is held before its seal gets another generation by it; that it has lost its name is said of that one. */
+static void test_last_drop_of_what_was_held_before_its_seal(void **state)
+{
+        uint64_t generation = 1;
+        Fixture f;
+
+        fixture_new(&f);
+        fake_slot_set_state(&f.fake, 0, LAYOUT_SLOT_WRITING);
+        assert_true(pins_hold(f.space, 0, 1));
+        f.fake.slots[0].generation = 5;
+        fake_slot_set_state(&f.fake, 0, LAYOUT_SLOT_SEALED);
+        fake_index_retract(&f.fake, 0, FOLIO_EVENT_DELETED);
+        assert_true(pins_drop(f.space, 0, &generation));
+        assert_int_equal(generation, 5);
         fixture_free(&f);
 }
 
@@ -121,7 +143,7 @@ static void test_slot_never_whole(void **state)
         f.fake.slots[0].sequence |= 1;
         assert_false(pins_hold(f.space, 0, 1));
         assert_int_equal(f.space->pin_counters[0], 1);
-        assert_true(pins_drop(f.space, 0, 1));
+        assert_true(drop(f.space, 0, 1));
         f.fake.slots[0].sequence++;
         fixture_free(&f);
 }
@@ -161,7 +183,7 @@ static void *race_hold(void *userdata)
                         if (atomic_load_explicit(&race->bytes, memory_order_relaxed) != found.copy.generation)
                                 atomic_fetch_add(&race->n_bad, 1);
                 atomic_fetch_add(&race->n_held, 1);
-                (void)pins_drop(race->f.space, found.slot, found.copy.generation);
+                (void)drop(race->f.space, found.slot, found.copy.generation);
         }
         return NULL;
 }
@@ -218,6 +240,7 @@ int main(void)
                 UNIT_TEST(test_hold_refused),
                 UNIT_TEST(test_every_summary_byte),
                 UNIT_TEST(test_last_drop_of_what_has_no_name),
+                UNIT_TEST(test_last_drop_of_what_was_held_before_its_seal),
                 UNIT_TEST(test_slot_never_whole),
                 UNIT_TEST(test_without_the_read_right),
                 UNIT_TEST(test_held_is_never_freed),

@@ -7,6 +7,8 @@
  */
 #include "tests/unit/client-ring-fixture.h"
 
+#include "client/lib/ring-private.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -294,9 +296,35 @@ static void test_usual_ring(void **state)
         race_run(RING_RECORDS, 2 * MIB);
 }
 
+/*
+ * A thread that has submitted looks for its key while another is in the middle of submitting: the table of hashes, where
+ * the two share a place, has the other's number already, and the tail does not count it yet.
+ */
+static void test_catch_up_beside_one_that_submits(void **state)
+{
+        static const uint64_t begun[] = { 0, UINT32_MAX - 1, UINT32_MAX };
+
+        for (size_t i = 0; i < ARRAY_SIZE(begun); i++) {
+                RingFixture *f = fixture_new_at(16, begun[i]);
+
+                (void)fixture_submit(f, 0, 17, false);
+                atomic_store(&f->ring->latest[17], (uint32_t)(begun[i] + 2));
+                assert_false(ring_is_caught_up(f->ring, 17));
+                assert_int_equal(ring_catch_up(f->ring, 17, 0), RING_E_TIMEOUT);
+                fixture_drain(f);
+                assert_true(ring_is_caught_up(f->ring, 17));
+                /* Nothing is waited for that is not there. */
+                (void)ring_head(f->ring);
+                assert_true(ring_is_caught_up(f->ring, 17));
+                assert_int_equal(ring_catch_up(f->ring, 17, 0), 0);
+                fixture_free(f);
+        }
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
+                UNIT_TEST(test_catch_up_beside_one_that_submits),
                 UNIT_TEST(test_small_ring),
                 UNIT_TEST(test_ring_of_one),
                 UNIT_TEST(test_usual_ring),

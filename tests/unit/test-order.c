@@ -2,7 +2,9 @@
 /* Order between ring, socket and index, and the flush that waits for all of it. */
 #include "tests/unit/client-fixture.h"
 
+#include "client/create.h"
 #include "client/order.h"
+#include "folio/batch.h"
 #include "proto/key.h"
 
 static ClientFixture *begin(void)
@@ -62,6 +64,77 @@ static void test_ring_after_socket(void **state)
         order_told(f->client);
         assert_int_equal(f->client->told_id, requests_last_id(f->client->requests));
         assert_false(order_is_free(f->client));
+        client_fixture_free(f);
+}
+
+/* A word that is not answered has no key: whoever looks for anything asks something that is answered behind it, once. */
+static void test_index_after_a_word(void **state)
+{
+        static LayoutIndexHeader shared;
+        ClientFixture *f = begin();
+        Key key = { "key", 3 };
+
+        f->space.shared = &shared;
+        for (unsigned i = 0; i < 2; i++) {
+                create_tell_abort(f->client, f->space.id, 1, 1);
+                assert_false(order_is_caught_up(f->client, 1234));
+                assert_int_equal(order_catch_up(f->client, &f->space, key), 0);
+                assert_true(order_is_free(f->client));
+                assert_true(order_is_caught_up(f->client, 1234));
+                assert_int_equal(order_catch_up(f->client, &f->space, key), 0);
+                assert_int_equal(f->n_asked[VERB_ABORT], i + 1);
+                assert_int_equal(f->n_asked[VERB_PING], i + 1);
+        }
+        create_tell_abort(f->client, f->space.id, 1, 1);
+        (void)error_set(FOLIO_E_STATE, "before");
+        requests_fail(f->client->requests, FOLIO_E_DAEMON_GONE);
+        /* Nothing changes any more: what there is can be looked at. */
+        assert_int_equal(order_catch_up(f->client, &f->space, key), 0);
+        assert_string_equal(folio_strerror_full(), "before");
+        assert_true(order_is_free(f->client));
+        client_fixture_free(f);
+}
+
+static void on_done(struct folio_client *client, int error, struct folio_object *object, void *userdata)
+{
+        *(bool *)userdata = true;
+}
+
+static void finish(ClientFixture *f, const bool *is_done)
+{
+        while (!*is_done) {
+                struct pollfd ready = { .fd = requests_get_socket(f->client->requests), .events = POLLIN };
+
+                assert_int_equal(poll(&ready, 1, 20000), 1);
+                requests_turn(f->client->requests);
+                (void)operations_run_ready(f->client);
+        }
+}
+
+/*
+ * What changes something is sent at once, whatever is in the ring: were it to wait for that, a call that comes after it
+ * would be there before it.
+ */
+static void test_nothing_is_overtaken(void **state)
+{
+        ClientFixture *f = begin();
+        struct folio_put_item put = { .name = "ns:key", .data = "bytes", .size_bytes = 5 };
+        struct folio_delete_item delete = { .name = "ns:key" };
+        bool is_done[5] = { 0 };
+
+        (void)fixture_submit(f->far, 1, 1234, false);
+        assert_int_equal(folio_put_async(f->client, "ns:key", "bytes", 5, NULL, on_done, &is_done[0]), 0);
+        assert_int_equal(folio_delete_async(f->client, "ns:key", 0, on_done, &is_done[1]), 0);
+        assert_int_equal(folio_truncate_async(f->client, "ns:key", 5, on_done, &is_done[2]), 0);
+        assert_int_equal(folio_put_many_async(f->client, &put, 1, on_done, &is_done[3]), 0);
+        assert_int_equal(folio_delete_many_async(f->client, &delete, 1, on_done, &is_done[4]), 0);
+        for (size_t i = 0; i < ARRAY_SIZE(is_done); i++)
+                finish(f, &is_done[i]);
+        assert_int_equal(f->n_asked[VERB_PUT], 2);
+        assert_int_equal(f->n_asked[VERB_DELETE], 2);
+        assert_int_equal(f->n_asked[VERB_TRUNCATE], 1);
+        assert_int_equal(f->n_asked[VERB_PING], 0);
+        fixture_drain(f->far);
         client_fixture_free(f);
 }
 
@@ -127,6 +200,8 @@ int main(void)
                 UNIT_TEST(test_hash),
                 UNIT_TEST(test_index_after_ring),
                 UNIT_TEST(test_ring_after_socket),
+                UNIT_TEST(test_index_after_a_word),
+                UNIT_TEST(test_nothing_is_overtaken),
                 UNIT_TEST(test_errors),
                 UNIT_TEST(test_flush),
                 UNIT_TEST(test_a_failure_noticed_by_another_call),
