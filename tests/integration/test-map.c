@@ -471,6 +471,10 @@ static void test_holes_stay(void **state)
                 if (alive_memory_bytes(foliod) != before)
                         fail_msg("row %zu: to read it took %" PRIu64 " bytes", i, alive_memory_bytes(foliod) - before);
                 ASSERT_OK(folio_object_release(object));
+        }
+        /* Not before: what one row gives back, a little later, is not to be counted in the next. */
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                (void)snprintf(name, sizeof(name), "sparse %zu", i);
                 ASSERT_OK(folio_delete(client, name, 0));
         }
         free(buffer);
