@@ -48,14 +48,15 @@ static __attribute__((noinline)) int wait_told(Client *client)
         return 0;
 }
 
-static inline bool is_told(Client *client)
+/* Of the words that no reply belongs to. */
+static inline bool all_is_answered(Client *client)
 {
         return LIKELY(atomic_load_explicit(&client->told_id, memory_order_acquire) == 0);
 }
 
 int order_wait(Client *client, Ring *ring, uint64_t hash)
 {
-        int r = is_told(client) ? 0 : wait_told(client);
+        int r = all_is_answered(client) ? 0 : wait_told(client);
 
         if (UNLIKELY(r < 0))
                 return r;
@@ -69,7 +70,7 @@ bool order_is_caught_up(Client *client, uint64_t hash)
 {
         Ring *ring = atomic_load_explicit(&client->ring, memory_order_acquire);
 
-        return is_told(client) && (LIKELY(!ring) || ring_is_caught_up(ring, hash));
+        return all_is_answered(client) && (LIKELY(!ring) || ring_is_caught_up(ring, hash));
 }
 
 void order_step(Op *op, uint64_t hash, OpStep step)
