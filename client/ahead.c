@@ -33,10 +33,11 @@ static void station_hash(Place *place, Client *client, const char *name)
                 place->hash = lookup_hash_ahead(place->name.space, place->key);
 }
 
-static void station_find(Place *place)
+static void station_find(Place *place, const Client *client)
 {
         Lookup *look = &place->name.look;
 
+        place->name.beacon = resume_beacon(client);
         if (lookup_find_hashed(place->name.space, place->key, place->hash, 0, look) != LOOKUP_FOUND ||
             look->copy.state == LAYOUT_SLOT_WRITING || look->copy.expires_ns != 0)
                 place->name.space = NULL;
@@ -67,7 +68,7 @@ void ahead_run(Client *client, const AheadUse *use, void *userdata, size_t begin
                         lookup_slot_ahead(place->name.space, place->hash, use->is_to_pin);
                 place = &places[find & (AHEAD_PLACES - 1)];
                 if (find < n && place->name.space)
-                        station_find(place);
+                        station_find(place, client);
                 if (find < n && use->fetch)
                         use->fetch(userdata, begin + find, found(place));
                 place = &places[last & (AHEAD_PLACES - 1)];

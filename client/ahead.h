@@ -11,10 +11,12 @@
 
 #include "client/lib/lookup.h"
 #include "client/names.h"
+#include "client/resume.h"
 
 /* Found: sealed or mutable, and does not expire. */
 typedef struct AheadName {
         Space *space;
+        const Beacon *beacon;        /* of before it was looked up: see resume.h. Where it is not lit, what was done with it is not */
         Lookup look;
 } AheadName;
 

@@ -127,6 +127,11 @@ static void get_use(void *userdata, size_t index, const AheadName *found)
         RegionBatch *regions = region_batch(userdata);
         Object *object = found ? get_found(regions->batch.op.client, found->space, &found->look, regions->flags) : NULL;
 
+        /* Held in a table that may have been replaced: once more, alone. */
+        if (object && !resume_is_lit(found->beacon)) {
+                object_unref(object);
+                object = NULL;
+        }
         if (object)
                 batch_set_error(userdata, index, get_finish(regions, index, object, NULL, -1));
 }

@@ -105,7 +105,8 @@ static void stat_found(void *userdata, size_t index, const AheadName *found)
 {
         const struct folio_stat_item *item = batch_item(userdata, index);
 
-        if (found && stat_fill(found->space, found->look.slot, &found->look.copy, item->stat, item->stat->struct_bytes))
+        if (found && stat_fill(found->space, found->look.slot, &found->look.copy, item->stat, item->stat->struct_bytes) &&
+            resume_is_lit(found->beacon))
                 batch_set_error(userdata, index, 0);
 }
 

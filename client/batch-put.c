@@ -98,6 +98,7 @@ static bool put_made(Batch *batch, Bundle *made)
                         batch_set_error(batch, index, r);
                         continue;
                 }
+                create_note(batch->op.client, reply->generation);
                 r = put_fill(made->space, reply, bundle_take_fd(made, i), put->data, put->size_bytes);
                 if (r == 0)
                         r = bundles_add(&batch->bundles, made->space, VERB_SEAL, &item, index, NULL);

@@ -210,7 +210,7 @@ static void read_use(void *userdata, size_t index, const AheadName *found)
         if (found) {
                 from = find_bytes(read_batch(userdata), &found->look.copy, item);
                 is_done = from && copy_out(item->buffer, from, item->n_bytes, 0) == 0 &&
-                          lookup_is_still(found->space, found->look.slot, &found->look.copy);
+                          lookup_is_still(found->space, found->look.slot, &found->look.copy) && resume_is_lit(found->beacon);
         } else if (is_good(item) && item->object) {
                 Object *object = find_object(item, &from);
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "client/resume.h"
 #include "proto/status.h"
 
 /* What a request takes besides its items: id, verb, namespace. */
@@ -173,6 +174,8 @@ int bundles_add(Bundles *bundles, Space *space, ProtoVerb verb, const ProtoItem 
 {
         Bundle *bundle = bundles_peek(bundles, space, verb);
 
+        if (UNLIKELY(!resume_is_current(bundles->op->client, space)))
+                return error_set(FOLIO_E_DAEMON_GONE, OPERATION_OTHER_STORE, space->name);
         if (bundle && bundle_add(bundle, item, index, staged))
                 return BUNDLES_ADDED;
         if (bundle)

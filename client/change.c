@@ -5,6 +5,7 @@
  */
 #include "client/call.h"
 #include "client/direct.h"
+#include "client/resume.h"
 
 typedef struct ChangeOp {
         Op op;
@@ -175,7 +176,7 @@ static int truncate_init(ChangeOp *change, struct folio_object *handle, uint64_t
 static int truncate_object_now(const ChangeOp *change)
 {
         Client *client = change->op.client;
-        Ring *ring = change->op.space->shared ? pipe_want(client) : NULL;
+        Ring *ring = change->op.space->shared && resume_is_current(client, change->op.space) ? pipe_want(client) : NULL;
         RingResult result;
         RingRecord *record;
         uint64_t sequence;
@@ -246,6 +247,8 @@ static int delete_now(Client *client, const char *name, uint32_t flags)
         r = direct_look(&direct, !flags, &outcome, &look);
         if (r != 0)
                 return r;
+        if (outcome == LOOKUP_MISSING && direct.is_in_gap)
+                return DIRECT_NOT;
         if (outcome == LOOKUP_MISSING)
                 return flags & PROTO_ITEM_IF_EXISTS ? 0 : get_explain_missing(name, &look);
         /* One that takes memory of its own is worth a message: then that is free when this returns, with what we keep of it. */

@@ -15,6 +15,7 @@
 
 #include "base/cleanup.h"
 #include "client/context.h"
+#include "client/greeting.h"
 #include "client/lib/connection.h"
 #include "client/lib/crew.h"
 #include "client/loop.h"
@@ -22,6 +23,7 @@
 #include "client/leases.h"
 #include "client/operation.h"
 #include "client/pipe.h"
+#include "client/resume.h"
 #include "client/search.h"
 
 #define OPEN_FLAGS (FOLIO_OPEN_SPAWN | FOLIO_OPEN_DUMPABLE | FOLIO_OPEN_VISIBLE | FOLIO_OPEN_TOOL)
@@ -94,6 +96,7 @@ void client_release_user(Client *client)
         maps_free(client->maps);
         client->crew = crew_free(client->crew);
         requests_free(client->requests);
+        resume_free(client);
         (void)pthread_mutex_destroy(&client->loop_lock);
         free(client);
 }
@@ -104,6 +107,8 @@ static void client_close(Client *client)
         clients_remove(client);
         operations_cancel(client);
         objects_close(client);
+        if (client->staging)
+                staging_end(client->staging);
         loop_deinit(client);
         client_release_user(client);
 }
@@ -147,7 +152,11 @@ static int client_new(const struct folio_open_options *options, uint64_t timeout
                 maps_allow_dumps(client->maps);
         if (r == 0)
                 r = pipe_new(client);
+        if (r == 0)
+                r = resume_new(client);
         client->is_visible = options->flags & FOLIO_OPEN_VISIBLE;
+        client->is_tool = options->flags & FOLIO_OPEN_TOOL;
+        memcpy(client->client_name, options->client_name, strnlen(options->client_name, sizeof(client->client_name)));
         if (r == 0 && options->copy_threads > 0)
                 r = crew_new(options->copy_threads, &client->crew);
         if (r == 0)
@@ -156,6 +165,7 @@ static int client_new(const struct folio_open_options *options, uint64_t timeout
                 pipe_free(client);
                 maps_free(client->maps);
                 requests_free(client->requests);
+                resume_free(client);
                 client->crew = crew_free(client->crew);
                 (void)pthread_mutex_destroy(&client->loop_lock);
                 free(client);
@@ -172,16 +182,20 @@ typedef struct OpenOp {
         Op op;
         SearchPlan plan;
         uint64_t timeout_ns;
-        bool is_tool;
-        char client_name[PROTO_CLIENT_NAME_BYTES_MAX];
+        unsigned n_tries;
 } OpenOp;
+
+/* What hangs up on so many hellos is no foliod that is being restarted. */
+enum { OPEN_TRIES_MAX = 16 };
+
+static void open_begin(Op *op);
 
 static void take_welcome(Op *op, const ProtoReply *reply, int *fds, size_t n_fds)
 {
         Client *client = op->client;
         int r;
 
-        if (!reply->has_welcome || n_fds != 1 || reply->version != PROTO_VERSION) {
+        if (!reply->has_welcome || n_fds < 1 || n_fds > 2 || reply->is_resumed || reply->version != PROTO_VERSION) {
                 op_fail_connection(op, FOLIO_E_PROTOCOL);
                 return;
         }
@@ -191,6 +205,17 @@ static void take_welcome(Op *op, const ProtoReply *reply, int *fds, size_t n_fds
         if (r < 0)
                 op_fail(op, error_from_errno(r), "the staging memory (%llu bytes) cannot be mapped: %s",
                         (unsigned long long)reply->staging_bytes, strerror(-r));
+        else
+                op_fail_as_thread(op, resume_begin(client, reply, n_fds == 2 ? steal_fd(&fds[1]) : -1));
+}
+
+/* A foliod that ends between connect and welcome has a next one, as for who is connected already. */
+static bool open_can_try_again(const OpenOp *open)
+{
+        const Op *op = &open->op;
+
+        return op->error == FOLIO_E_DAEMON_GONE && open->n_tries < OPEN_TRIES_MAX && !client_is_closing(op->client) &&
+               requests_get_error(op->client->requests) == 0 && connection_now_ns() < open->plan.deadline_ns;
 }
 
 static void open_end(Op *op)
@@ -205,24 +230,30 @@ static void open_end(Op *op)
         operations_opened(client, error ? FOLIO_E_DAEMON_GONE : 0);
 }
 
+static void open_answered(Op *op)
+{
+        if (!open_can_try_again(CONTAINER_OF(op, OpenOp, op))) {
+                open_end(op);
+                return;
+        }
+        op->error = 0;
+        op->sentence[0] = '\0';
+        open_begin(op);
+}
+
 static void open_connect(OpenOp *open, int consume_socket)
 {
         Op *op = &open->op;
         Client *client = op->client;
         uint64_t now_ns = connection_now_ns(), deadline_ns = open->plan.deadline_ns, timeout_ns = open->timeout_ns;
-        ProtoRequest message = {
-                .verb = VERB_HELLO,
-                .version_min = PROTO_VERSION,
-                .version_max = PROTO_VERSION,
-                .client_name = { open->client_name, strnlen(open->client_name, sizeof(open->client_name)) },
-                .is_tool = open->is_tool,
-        };
+        ProtoRequest message = greeting_hello(client, 0);
 
+        open->n_tries++;
         requests_connect(client->requests, consume_socket);
         /* What is left of the time for the whole; then the usual. */
         if (deadline_ns != UINT64_MAX)
                 requests_set_timeout(client->requests, deadline_ns > now_ns ? deadline_ns - now_ns : 0);
-        op_send(op, &message, take_welcome, open_end);
+        op_send(op, &message, take_welcome, open_answered);
         requests_set_timeout(client->requests, timeout_ns);
 }
 
@@ -326,8 +357,6 @@ static int open_init(OpenOp *open, const struct folio_open_options *given, struc
                 return error_set(error_from_errno(r), "opening a client failed: %s", strerror(-r));
         op_init(&open->op, client);
         open->timeout_ns = timeout_ns;
-        open->is_tool = options.flags & FOLIO_OPEN_TOOL;
-        memcpy(open->client_name, options.client_name, strnlen(options.client_name, sizeof(open->client_name)));
         *ret_client = client;
         return 0;
 }

@@ -25,6 +25,7 @@
 #include "client/lib/spawn.h"
 #include "client/lib/staging.h"
 #include "folio/client.h"
+#include "proto/beacon.h"
 
 typedef struct folio_client Client;
 typedef struct Name Name;
@@ -42,8 +43,17 @@ struct folio_client {
         uint64_t staging_bytes;
         Name *_Atomic names;         /* namespaces opened, newest first; entries stay */
         Name *_Atomic name_last;     /* the one used last, or NULL */
+        const Beacon *_Atomic beacon; /* of foliod; never NULL: see resume.h */
         List siblings;               /* all clients of the process */
         char address[SPAWN_ADDRESS_BYTES_MAX];
+        /* Of the connection, and of those that follow it: see resume.h. */
+        _Atomic uint64_t instance;   /* of the store: what is held of another one is not asked for any more */
+        _Atomic uint64_t newest_made; /* the greatest generation that foliod has answered to a CREATE */
+        atomic_uint n_leased;        /* leases that were had before this was raised are over: see leases.h */
+        struct Resume *resume;
+        char client_name[PROTO_CLIENT_NAME_BYTES_MAX];
+        bool is_tool;
+        List watches;                /* under the lock of `requests`: see watch.c */
         Spares spares;               /* objects let go of: see object_take() */
         bool is_visible;             /* FOLIO_OPEN_VISIBLE */
         Ring *_Atomic ring;          /* NULL: not made yet, or refused: see pipe.h. Once there it stays. */
@@ -71,6 +81,7 @@ struct folio_client {
         uint64_t timer_ns;           /* what it is set to; UINT64_MAX: nothing */
         bool epoll_has_room;         /* it waits for room in the socket too */
         bool epoll_has_socket;
+        uint32_t epoll_serial;       /* of the connection whose socket that is */
 };
 
 void client_release_user(Client *client);

@@ -184,6 +184,7 @@ static void create_answered(Op *op)
                 create_end(create);
                 return;
         }
+        create_note(op->client, op->item.generation);
         object->slot = op->item.slot;
         atomic_store_explicit(&object->generation, op->item.generation, memory_order_relaxed);
         object->placement = op->item.placement;

@@ -6,6 +6,15 @@
 #include "client/object.h"
 
 /* The options as the wire has them: @item borrows from @given. 0, FOLIO_E_INVALID or FOLIO_E_TOO_LARGE, with the sentence. */
+/* foliod has answered that there is one of @generation: see fate.c. */
+static inline void create_note(Client *client, uint64_t generation)
+{
+        uint64_t newest = atomic_load_explicit(&client->newest_made, memory_order_relaxed);
+
+        while (generation > newest && !atomic_compare_exchange_weak(&client->newest_made, &newest, generation))
+                ;
+}
+
 int create_read_options(const struct folio_create_options *given, uint64_t size_bytes, uint32_t flags_allowed, ProtoItem *item);
 
 /* Is the object to be seen by others when the call, or its seal, returns? */

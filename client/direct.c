@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "client/resume.h"
+
 bool direct_begin(Direct *direct, Client *client, const char *name)
 {
         const uint32_t rights = FOLIO_RIGHT_READ | FOLIO_RIGHT_WRITE;
@@ -23,6 +25,7 @@ bool direct_begin(Direct *direct, Client *client, const char *name)
                 return false;
         direct->client = client;
         direct->ring = NULL;
+        direct->is_in_gap = false;
         direct->name = name;
         direct->hash = lookup_hash_ahead(direct->space, direct->key);
         return true;
@@ -34,20 +37,35 @@ bool direct_want(Direct *direct)
         return LIKELY(direct->ring);
 }
 
-int direct_look(const Direct *direct, bool is_to_explain, LookupOutcome *ret_outcome, Lookup *ret)
+static inline LookupOutcome find(const Direct *direct, bool is_to_explain, Lookup *ret)
+{
+        return is_to_explain ? lookup_find_hashed(direct->space, direct->key, direct->hash, 0, ret) :
+                               lookup_find_only(direct->space, direct->key, direct->hash, ret);
+}
+
+int direct_look(Direct *direct, bool is_to_explain, LookupOutcome *ret_outcome, Lookup *ret)
 {
         Ring *ring = atomic_load_explicit(&direct->client->ring, memory_order_acquire);
+        const Beacon *beacon;
         int r = ring ? order_wait(direct->client, ring, direct->hash) : 0;
 
         if (UNLIKELY(r < 0))
                 return r;
-        *ret_outcome = is_to_explain ? lookup_find_hashed(direct->space, direct->key, direct->hash, 0, ret) :
-                                       lookup_find_only(direct->space, direct->key, direct->hash, ret);
+        beacon = resume_beacon(direct->client);
+        *ret_outcome = find(direct, is_to_explain, ret);
+        if (!resume_is_lit(beacon)) {
+                direct->is_in_gap = true;
+                if (pipe_is_ahead(direct->client))
+                        return DIRECT_NOT;
+                resume_enter(direct->client);
+                *ret_outcome = find(direct, is_to_explain, ret);
+                resume_leave(direct->client);
+        }
         /* Whether its time has passed is a matter of the clock, and rare. */
         return *ret_outcome == LOOKUP_UNSURE || (*ret_outcome == LOOKUP_FOUND && ret->copy.expires_ns != 0) ? DIRECT_NOT : 0;
 }
 
-int direct_check_free(const Direct *direct, uint32_t flags)
+int direct_check_free(Direct *direct, uint32_t flags)
 {
         LookupOutcome outcome;
         Lookup look;

@@ -15,6 +15,7 @@ typedef struct Direct {
         Ring *ring;                  /* NULL before direct_want() */
         Name *entry;
         Space *space;
+        bool is_in_gap;              /* what was looked up is of a foliod that has ended: what is not there may have come since */
         const char *name;            /* as the program gave it; borrowed */
         Key key;                     /* in it */
         uint64_t hash;
@@ -33,10 +34,10 @@ bool direct_begin(Direct *direct, Client *client, const char *name);
 bool direct_want(Direct *direct);
 
 /* What the index says of the name, with all that this client has done. 0, DIRECT_NOT where it cannot tell, or an error. */
-int direct_look(const Direct *direct, bool is_to_explain, LookupOutcome *ret_outcome, Lookup *ret);
+int direct_look(Direct *direct, bool is_to_explain, LookupOutcome *ret_outcome, Lookup *ret);
 
 /* May there be a new object of that name? 0; DIRECT_NOT: it is being written, or the like; FOLIO_E_EXISTS, or another error. */
-int direct_check_free(const Direct *direct, uint32_t flags);
+int direct_check_free(Direct *direct, uint32_t flags);
 
 /* All of @record, for a verb that names its object by key. */
 void direct_fill(const Direct *direct, RingVerb verb, RingRecord *record);

@@ -5,15 +5,19 @@
  */
 #include "client/call.h"
 #include "client/pipe.h"
+#include "client/resume.h"
 
 _public_ int folio_flush(struct folio_client *client)
 {
         int r = client_check(client);
         Ring *ring = r == 0 ? atomic_load_explicit(&client->ring, memory_order_acquire) : NULL;
 
-        if (!ring)
-                return r;
+        /* One that was lost may have left something to be told. */
+        if (r < 0 || !ring)
+                return r < 0 ? r : pipe_take_failure(client);
         r = ring_catch_up(ring, 0, client->timeout_ns);
+        if (r == RING_E_GONE && resume_wait(client) == 0)
+                r = ring == atomic_load(&client->ring) ? ring_catch_up(ring, 0, client->timeout_ns) : 0;
         return r != 0 ? order_fail(client, r) : pipe_take_failure(client);
 }
 
@@ -22,10 +26,10 @@ static void flush_answered(Op *op)
         Ring *ring = atomic_load_explicit(&op->client->ring, memory_order_acquire);
 
         /* Failures are told as they are noticed: all of them are there, so nothing is waited for. */
-        if (op->error == 0 && ring) {
+        if (op->error == 0 && ring)
                 (void)ring_catch_up(ring, 0, 0);
+        if (op->error == 0)
                 op_fail_as_thread(op, pipe_take_failure(op->client));
-        }
         op_complete(op);
 }
 

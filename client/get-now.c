@@ -8,7 +8,9 @@
 #include "base/checked.h"
 #include "client/get.h"
 #include "client/order.h"
+#include "client/pipe.h"
 #include "client/read.h"
+#include "client/resume.h"
 
 enum {
         GET_TRIES_MAX = 1000,        /* at an object that is replaced every time we have found it */
@@ -22,28 +24,80 @@ static uint64_t realtime_ns(void)
         return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
 }
 
+/*
+ * foliod has ended: the index is its last. What is there was there, and is an answer. What is not may have come since,
+ * and what this client itself has changed may be in the next index only: then that is waited for.
+ */
+static LookupOutcome find_in_gap(Client *client, const Space *space, Key key, bool may_wait, Lookup *ret, int *ret_unsure)
+{
+        LookupOutcome outcome;
+        bool is_ahead = pipe_is_ahead(client);
+        int r;
+
+        resume_enter(client);
+        outcome = lookup_find(space, key, 0, ret);
+        resume_leave(client);
+        if (outcome == LOOKUP_UNSURE || (outcome == LOOKUP_FOUND && !is_ahead))
+                return outcome;
+        r = resume_check(client);
+        if (r == RESUME_GAP && !may_wait) {
+                *ret_unsure = SETTLE_ASK;
+                return LOOKUP_UNSURE;
+        }
+        if (r == RESUME_GAP)
+                r = resume_wait(client);
+        /* Nobody comes: nothing has. */
+        if (r < 0 && !is_ahead)
+                return outcome;
+        if (r < 0) {
+                *ret_unsure = order_fail(client, RING_E_GONE);
+                return LOOKUP_UNSURE;
+        }
+        return lookup_find(space, key, 0, ret);
+}
+
+/* UNSURE: look again, where *@ret_unsure is 0; else it is what settle_bucket() says. */
+static LookupOutcome find_now(Client *client, const Space *space, Key key, bool may_wait, Lookup *ret, int *ret_unsure)
+{
+        const Beacon *beacon = resume_beacon(client);
+        LookupOutcome outcome = lookup_find(space, key, 0, ret);
+
+        *ret_unsure = 0;
+        return resume_is_lit(beacon) ? outcome : find_in_gap(client, space, key, may_wait, ret, ret_unsure);
+}
+
 static LookupOutcome find_later(Client *client, const Space *space, Key key, bool may_wait, Lookup *ret,
                                 int *ret_unsure)
 {
         Settle settle = settle_begin(client, space, may_wait);
-        LookupOutcome outcome;
+        LookupOutcome outcome = LOOKUP_UNSURE;
 
-        do {
+        while (outcome == LOOKUP_UNSURE && *ret_unsure == 0) {
                 *ret_unsure = settle_bucket(&settle, ret);
-                if (*ret_unsure != 0)
-                        return LOOKUP_UNSURE;
-                outcome = lookup_find(space, key, 0, ret);
-        } while (outcome == LOOKUP_UNSURE);
+                if (*ret_unsure == 0)
+                        outcome = find_now(client, space, key, may_wait, ret, ret_unsure);
+        }
         return outcome;
+}
+
+/* The first look told nothing, or was of a foliod that has ended. */
+static __attribute__((noinline)) LookupOutcome find_slowly(Client *client, const Space *space, Key key, bool may_wait,
+                                                           LookupOutcome outcome, Lookup *ret, int *ret_unsure)
+{
+        *ret_unsure = 0;
+        if (!resume_is_lit(resume_beacon(client)))
+                outcome = find_in_gap(client, space, key, may_wait, ret, ret_unsure);
+        return outcome == LOOKUP_UNSURE ? find_later(client, space, key, may_wait, ret, ret_unsure) : outcome;
 }
 
 /* UNSURE: *@ret_unsure is what settle_bucket() says. The clock is looked at only for objects that expire. */
 static LookupOutcome find(Client *client, const Space *space, Key key, bool may_wait, Lookup *ret, int *ret_unsure)
 {
+        const Beacon *beacon = resume_beacon(client);
         LookupOutcome outcome = lookup_find(space, key, 0, ret);
 
-        if (UNLIKELY(outcome == LOOKUP_UNSURE))
-                outcome = find_later(client, space, key, may_wait, ret, ret_unsure);
+        if (UNLIKELY(outcome == LOOKUP_UNSURE) || !resume_is_lit(beacon))
+                outcome = find_slowly(client, space, key, may_wait, resume_is_lit(beacon) ? outcome : LOOKUP_UNSURE, ret, ret_unsure);
         if (outcome == LOOKUP_FOUND && UNLIKELY(ret->copy.expires_ns != 0) && ret->copy.expires_ns <= realtime_ns()) {
                 ret->reason = FOLIO_EVENT_EXPIRED;
                 return LOOKUP_MISSING;
@@ -51,11 +105,32 @@ static LookupOutcome find(Client *client, const Space *space, Key key, bool may_
         return outcome;
 }
 
+enum { HOLD_NOT, HOLD_DONE, HOLD_OUTDATED };
+
+/* object_pin(), in a table that stays, and by an index that somebody stands for. */
+static int hold(Object *object, const Beacon *beacon)
+{
+        bool is_held = object_pin(object), is_outdated;
+
+        if (resume_is_lit(beacon))
+                return is_held ? HOLD_DONE : HOLD_NOT;
+        object_unpin(object);
+        resume_enter(object->client);
+        is_held = object_pin(object);
+        is_outdated = resume_is_outdated(object->client);
+        resume_leave(object->client);
+        if (!is_outdated)
+                return is_held ? HOLD_DONE : HOLD_NOT;
+        object_unpin(object);
+        return HOLD_OUTDATED;
+}
+
 GetOutcome get_try(Object *object, Key key, uint32_t flags, bool may_wait, Lookup *look, int *ret_error)
 {
         Space *space = object->space;
 
         for (unsigned i = 0; i < GET_TRIES_MAX; i++) {
+                const Beacon *beacon = resume_beacon(object->client);
                 bool writable = flags & FOLIO_GET_WRITABLE;
                 int r;
 
@@ -78,7 +153,14 @@ GetOutcome get_try(Object *object, Key key, uint32_t flags, bool may_wait, Looku
                                                (int)key.n_bytes, key.bytes);
                         return GET_FAILED;
                 }
-                if (UNLIKELY(!object_pin(object)))
+                r = hold(object, beacon);
+                if (UNLIKELY(r == HOLD_OUTDATED) && !may_wait)
+                        return GET_UNSURE;
+                if (UNLIKELY(r == HOLD_OUTDATED) && resume_wait(object->client) < 0) {
+                        *ret_error = order_fail(object->client, RING_E_GONE);
+                        return GET_FAILED;
+                }
+                if (UNLIKELY(r != HOLD_DONE))
                         continue;
                 atomic_store_explicit(&object->kind, writable ? OBJECT_MUTABLE : OBJECT_READER, memory_order_release);
                 if (flags & FOLIO_GET_UNMAPPED)
@@ -168,18 +250,47 @@ int get_split_name(const char *name, Key *ret_namespace, Key *ret_key)
         return error_set_name(name, false);
 }
 
-Object *get_now(Client *client, Key namespace, Key key, uint32_t flags)
+static inline Object *get_here(Client *client, Space *space, Key key, uint32_t flags)
 {
-        Space *space = names_find(client, namespace);
         Lookup look;
 
-        if (UNLIKELY(!space || !space->shared || order_catch_up(client, space, key) < 0))
-                return NULL;
         if (UNLIKELY(lookup_find_to_pin(space, key, 0, &look) != LOOKUP_FOUND))
                 return NULL;
         if (UNLIKELY(look.copy.expires_ns != 0) && look.copy.expires_ns <= realtime_ns())
                 return NULL;
         return get_found(client, space, &look, flags);
+}
+
+/* foliod has ended; what is found is held in a table that stays. */
+static __attribute__((noinline)) Object *get_in_gap(Client *client, Space *space, Key key, uint32_t flags)
+{
+        bool is_outdated;
+        Object *object;
+
+        resume_enter(client);
+        object = names_is_open(space) && !pipe_is_ahead(client) ? get_here(client, space, key, flags) : NULL;
+        is_outdated = resume_is_outdated(client);
+        resume_leave(client);
+        if (!is_outdated)
+                return object;
+        object_unref(object);
+        return NULL;
+}
+
+Object *get_now(Client *client, Key namespace, Key key, uint32_t flags)
+{
+        Space *space = names_find(client, namespace);
+        const Beacon *beacon;
+        Object *object;
+
+        if (UNLIKELY(!space || !space->shared || order_catch_up(client, space, key) < 0))
+                return NULL;
+        beacon = resume_beacon(client);
+        object = get_here(client, space, key, flags);
+        if (resume_is_lit(beacon))
+                return object;
+        object_unref(object);
+        return get_in_gap(client, space, key, flags);
 }
 
 /*
@@ -207,6 +318,7 @@ static int read_unheld(Client *client, Space *space, const Lookup *look, uint64_
 
 int get_read_now(Client *client, const char *name, uint64_t offset_bytes, void *buffer, size_t n_bytes)
 {
+        const Beacon *beacon = resume_beacon(client);
         Key namespace, key;
         Lookup look;
         Object object;
@@ -221,7 +333,8 @@ int get_read_now(Client *client, const char *name, uint64_t offset_bytes, void *
                 return r;
         switch (find(client, space, key, true, &look, &r)) {
         case LOOKUP_FOUND:
-                if (read_unheld(client, space, &look, offset_bytes, buffer, n_bytes))
+                /* Where foliod has ended meanwhile, nobody knows what may have come into that memory: it is held. */
+                if (read_unheld(client, space, &look, offset_bytes, buffer, n_bytes) && resume_is_lit(beacon))
                         return 1;
                 break;
         case LOOKUP_MISSING:

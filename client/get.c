@@ -13,6 +13,7 @@
 #include "client/lib/connection.h"
 #include "client/loop.h"
 #include "client/read.h"
+#include "client/resume.h"
 #include "client/sealed.h"
 
 #define GET_SLICE_NS (UINT64_C(250) * 1000 * 1000)
@@ -134,10 +135,13 @@ static bool get_sleep(GetOp *get, const Lookup *look, uint64_t now_ns)
             lookup_poll(op->space, look, MIN(get->until.deadline_ns - now_ns, GET_POLL_NS)))
                 return true;
         if (op->is_waited) {
-                /* A daemon that has died wakes nobody. */
-                if (!lookup_wait(op->space, look, MIN(get->until.deadline_ns - now_ns, GET_SLICE_NS)) &&
-                    !requests_is_alive(op->client->requests)) {
-                        op_fail_connection(op, FOLIO_E_DAEMON_GONE);
+                /* A daemon that has died wakes nobody; the next one does, where somebody has looked for it. */
+                error = lookup_wait(op->space, look,
+                                    MIN(get->until.deadline_ns - now_ns, resume_slice_ns(op->client, GET_SLICE_NS))) ?
+                                0 :
+                                resume_check(op->client);
+                if (error < 0) {
+                        op_fail_connection(op, error);
                         get_end(get);
                         return false;
                 }

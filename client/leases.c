@@ -10,6 +10,7 @@
 
 #include "base/cleanup.h"
 #include "client/lib/connection.h"
+#include "client/resume.h"
 
 /* An answer is a round trip: a hundredth of this. */
 #define LEASES_REFUSED_NS (UINT64_C(10) * 1000 * 1000)
@@ -27,11 +28,13 @@ enum {
 
 struct Leases {
         pthread_mutex_t lock;
+        unsigned since;              /* Client.n_leased, as it was when they were had */
         unsigned n_leases;
         Lease *leases[RING_LEASES_MAX]; /* the first is the one placed in last */
         atomic_bool is_asked;
         atomic_bool has_some;        /* a guess, for who has not the lock */
         uint64_t next_bytes;         /* with is_asked */
+        unsigned asked_since;        /* with is_asked: as `since`, of next_bytes */
         uint64_t refused_bytes;      /* with is_asked: at least so many were refused, until then */
         _Atomic uint64_t refused_until_ns; /* 0: nothing was */
         atomic_uint n_other;
@@ -131,6 +134,7 @@ static void take_lease(Op *op, const ProtoReply *reply, int *fds, size_t n_fds)
                 .number = item->slot,
                 .epoch = (uint32_t)item->generation,
                 .use = ring_lease_use(ask->ring, item->slot),
+                .beacon = resume_beacon(op->client),
         };
         r = lease_new(&config, steal_fd(&fds[at - 1]), steal_fd(&fds[at]), &ask->lease);
         if (r != 0)
@@ -161,12 +165,13 @@ static bool is_to_be_had(const Leases *leases, uint64_t n_bytes)
         return n_bytes <= LEASE_REGION_BYTES_MAX;
 }
 
-static bool add(Leases *leases, Lease *lease)
+/* @since: Client.n_leased, before it was asked for. */
+static bool add(Leases *leases, Lease *lease, unsigned since)
 {
         bool has_room;
 
         (void)pthread_mutex_lock(&leases->lock);
-        has_room = leases->n_leases < ARRAY_SIZE(leases->leases);
+        has_room = leases->since == since && leases->n_leases < ARRAY_SIZE(leases->leases);
         if (has_room) {
                 leases->leases[leases->n_leases] = leases->leases[0];
                 leases->leases[0] = lease;
@@ -181,11 +186,16 @@ static bool add(Leases *leases, Lease *lease)
 
 static bool take_one(Client *client, Ring *ring, Leases *leases, Space *space, uint64_t n_bytes)
 {
+        unsigned since = atomic_load_explicit(&client->n_leased, memory_order_acquire);
         uint64_t liked_bytes;
         Lease *lease = NULL;
 
         if (client_is_closing(client) || atomic_exchange(&leases->is_asked, true))
                 return false;
+        /* With all that there was gone back, it begins as small as it did at first. */
+        if (leases->asked_since != since)
+                leases->next_bytes = LEASES_FIRST_BYTES;
+        leases->asked_since = since;
         if (is_to_be_had(leases, n_bytes)) {
                 liked_bytes = MAX(leases->next_bytes, ALIGN_UP(n_bytes, HUGE_BYTES));
                 lease = ask(client, ring, space, n_bytes, liked_bytes);
@@ -196,7 +206,7 @@ static bool take_one(Client *client, Ring *ring, Leases *leases, Space *space, u
                         leases->next_bytes = MIN(leases->next_bytes * 2, LEASES_LIKED_BYTES_MAX);
         }
         atomic_store(&leases->is_asked, false);
-        return lease && add(leases, lease);
+        return lease && add(leases, lease, since);
 }
 
 /* --- placing -------------------------------------------------------------------------------------------------------------------------- */
@@ -207,6 +217,22 @@ static void drop(Leases *leases, unsigned i)
         leases->leases[i] = leases->leases[--leases->n_leases];
         if (leases->n_leases == 0)
                 atomic_store_explicit(&leases->has_some, false, memory_order_relaxed);
+}
+
+/*
+ * With the lock. Another foliod has taken back what the last one gave: what is placed there stays, and what is just being
+ * placed may be, but nothing is from now on.
+ */
+static void drop_old(Client *client, Leases *leases)
+{
+        unsigned since = atomic_load_explicit(&client->n_leased, memory_order_acquire);
+
+        if (LIKELY(leases->since == since))
+                return;
+        while (leases->n_leases > 0)
+                drop(leases, 0);
+        leases->since = since;
+        atomic_store_explicit(&leases->refused_until_ns, 0, memory_order_relaxed);
 }
 
 /* With the lock. The lease of which least is cut into comes first; where they are equal the one placed in last. */
@@ -305,6 +331,7 @@ bool leases_place(Client *client, Ring *ring, Leases *leases, Space *space, uint
                 int r;
 
                 (void)pthread_mutex_lock(&leases->lock);
+                drop_old(client, leases);
                 r = place(leases, n_bytes, head, ret, &last);
                 if (LIKELY(r == LEASE_PLACE_OK)) {
                         if (!is_to_lock) {

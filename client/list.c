@@ -15,6 +15,7 @@
 #include "base/checked.h"
 #include "client/get.h"
 #include "client/order.h"
+#include "client/resume.h"
 #include "client/stat.h"
 
 enum {
@@ -250,6 +251,14 @@ static int list_new(Client *client, Space *space, Key prefix, bool may_wait, str
         struct folio_list *list = calloc(1, sizeof(*list));
         int r = LIST_LAPPED;
 
+        /* What there is now is with the next foliod; where none comes it is what there was. */
+        if (!resume_is_lit(resume_beacon(client)) && resume_check(client) == RESUME_GAP) {
+                if (!may_wait) {
+                        free(list);
+                        return SETTLE_ASK;
+                }
+                (void)resume_wait(client);
+        }
         if (!list)
                 return error_set(FOLIO_E_NO_MEMORY, "this process has no memory left for a list");
         client_add_user(client);
@@ -260,10 +269,17 @@ static int list_new(Client *client, Space *space, Key prefix, bool may_wait, str
         /* Each round adds to what is there: even if we are lapped every time, only what is put in the last one can be missed. */
         for (unsigned i = 0; r == LIST_LAPPED && i < LIST_ROUNDS_MAX; i++) {
                 uint64_t sequence = lookup_newest_event(space);
+                unsigned count = resume_count(client);
 
                 r = collect_slots(list, may_wait);
                 if (r == 0)
                         r = collect_events(list, sequence);
+                /* Some of it may be of two indexes at once, and no name at all. */
+                if (r == LIST_DONE && !resume_is_same(client, count)) {
+                        list->n_entries = 0;
+                        list->keys_bytes = 0;
+                        r = LIST_LAPPED;
+                }
                 sort(list);
         }
         if (r < 0 || r == SETTLE_ASK) {

@@ -51,15 +51,12 @@ static int make(Client *client)
         if (timer_fd < 0)
                 return -errno;
         r = add(epoll_fd, timer_fd, EPOLLIN, LOOP_TIMER);
-        if (r == 0 && requests_get_error(client->requests) == 0 && requests_get_socket(client->requests) >= 0) {
-                r = add(epoll_fd, requests_get_socket(client->requests), EPOLLIN, LOOP_SOCKET);
-                client->epoll_has_socket = r == 0;
-        }
         if (r < 0)
                 return r;
         client->timer_fd = steal_fd(&timer_fd);
         client->timer_ns = UINT64_MAX;
-        client->epoll_has_room = false;
+        /* loop_update() adds the socket. */
+        client->epoll_has_room = client->epoll_has_socket = false;
         requests_lock(client->requests);
         atomic_store(&client->epoll_fd, steal_fd(&epoll_fd));
         for (Name *name = atomic_load(&client->names); name; name = name->next)
@@ -115,18 +112,24 @@ static void set_timer(Client *client, uint64_t deadline_ns)
 
 static void set_socket(Client *client)
 {
-        int epoll_fd = atomic_load(&client->epoll_fd), socket = requests_get_socket(client->requests);
+        uint32_t serial;
+        int epoll_fd = atomic_load(&client->epoll_fd), socket = requests_get_connection(client->requests, &serial);
+        int error = requests_get_error(client->requests);
         bool has_room = requests_wants_room(client->requests);
         struct epoll_event event = { .events = EPOLLIN | (has_room ? EPOLLOUT : 0), .data.u32 = LOOP_SOCKET };
 
+        /* With the connection that it belonged to a socket has gone out of the instance by itself. */
+        if (serial != client->epoll_serial)
+                client->epoll_has_socket = false;
+        client->epoll_serial = serial;
         if (!client->epoll_has_socket) {
-                /* Not connected before; one that has failed stays out. */
-                if (socket < 0 || requests_get_error(client->requests) || add(epoll_fd, socket, event.events, LOOP_SOCKET) < 0)
+                /* Not connected; one that has failed stays out. */
+                if (socket < 0 || error || add(epoll_fd, socket, event.events, LOOP_SOCKET) < 0)
                         return;
                 client->epoll_has_socket = true;
                 client->epoll_has_room = has_room;
         }
-        if (requests_get_error(client->requests)) {
+        if (error) {
                 /* A socket that has hung up would be readable for ever. */
                 if (socket >= 0)
                         (void)epoll_ctl(epoll_fd, EPOLL_CTL_DEL, socket, NULL);

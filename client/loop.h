@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The one descriptor by which an event loop drives a client: an epoll instance that holds the socket, a timer for deadlines, and the
- * eventfds of namespaces in which an asynchronous get waits. Made when first asked for: programs that only block have
+ * timerfds of namespaces in which an asynchronous get waits. Made when first asked for: programs that only block have
  * none of it. Does not know what an operation is about.
  */
 #ifndef CLIENT_LOOP_H

@@ -47,6 +47,7 @@ static int take_result(Object *object, uint64_t sequence, RingResult *ret)
 
         if (r != 0)
                 return order_fail(object->client, r);
+        pipe_settle(object->client);
         if (LIKELY(ret->status == STATUS_OK))
                 return 0;
         error_format(name, "%s:%.*s", object->space->name, (int)made->key_bytes, made->key);
@@ -372,7 +373,7 @@ static void become_reader(Object *object, const RingResult *result)
         if (result->generation != 0)
                 atomic_store_explicit(&object->generation, result->generation, memory_order_relaxed);
         if (object_pin(object) && settle_read_slot(object->client, object->space, object->slot, true, &copy) > 0 &&
-            copy.generation == object->generation) {
+            copy.generation == object->generation && copy.state != LAYOUT_SLOT_RETRACTED) {
                 object_fill(object, object->slot, &copy);
                 leave_lease(object);
         }

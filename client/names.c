@@ -77,7 +77,7 @@ static void take_namespace(Op *op, const ProtoReply *reply, int *fds, size_t n_f
                 op_fail_connection(op, FOLIO_E_NO_MEMORY);
                 return;
         }
-        r = space_new(ns, 1, n_fds == 2 ? steal_fd(&fds[0]) : -1, n_fds == 2 ? steal_fd(&fds[1]) : -1, &space);
+        r = space_new(ns, atomic_load(&client->instance), n_fds == 2 ? steal_fd(&fds[0]) : -1, n_fds == 2 ? steal_fd(&fds[1]) : -1, &space);
         if (r != 0) {
                 fail_space(op, r, ns->name);
                 return;

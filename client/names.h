@@ -15,7 +15,7 @@ struct Name {
         size_t n_bytes;              /* of space->name */
         uint32_t writers;            /* enum folio_writers */
         struct Leases *_Atomic leases; /* NULL: none taken yet; whoever made them frees them: see leases.h */
-        /* Under the client's lock: an eventfd that tells of events, for asynchronous waits. */
+        /* Under the client's lock: a timerfd that tells of events, for asynchronous waits. */
         int watch_fd;                /* -1: none yet */
         bool is_asked;               /* it is on its way */
 };
@@ -23,7 +23,8 @@ struct Name {
 /* The namespace's number is still good. */
 static inline bool names_is_open(const Space *space)
 {
-        return !space->shared || atomic_load_explicit(&space->shared->is_closed, memory_order_relaxed) == 0;
+        return LIKELY(space->shared) ? atomic_load_explicit(&space->shared->is_closed, memory_order_relaxed) == 0 :
+                                       !atomic_load_explicit(&space->is_gone, memory_order_relaxed);
 }
 
 /* The space of @namespace, borrowed for as long as the client lives; NULL: not opened yet, or closed. */

@@ -18,6 +18,7 @@
 #include "client/lib/handle.h"
 #include "client/lib/pins.h"
 #include "client/made.h"
+#include "client/resume.h"
 #include "client/settle.h"
 
 static uint8_t empty_object[64];
@@ -115,6 +116,8 @@ static void tell_release(const Object *object, uint64_t generation)
         ProtoItem item = { .flags = PROTO_ITEM_BY_SLOT, .slot = object->slot, .generation = generation };
         ProtoRequest message = { .verb = VERB_RELEASE, .namespace_id = object->space->id, .n_items = 1, .items = &item };
 
+        if (!resume_is_current(object->client, object->space))
+                return;
         if (!pipe_release(object->client, object->space->id, object->slot, generation))
                 requests_tell(object->client->requests, &message, true);
 }
@@ -216,7 +219,7 @@ static Mapping *object_let_go(Object *object, bool is_to_keep)
                 made_end(object);
                 return kept;
         }
-        if (is_unsealed)
+        if (is_unsealed && resume_is_current(client, object->space))
                 create_tell_abort(client, object->space->id, object->slot, object->generation);
         if (object->staged && is_unsealed)
                 staging_give(client->staging, object->staged);

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "client/resume.h"
 #include "proto/status.h"
 
 /* The client whose ready operations this thread is running. */
@@ -96,10 +97,7 @@ void operation_explain(const Client *client, int error, char *sentence)
                              (unsigned long long)(client->timeout_ns / 1000000));
                 return;
         case FOLIO_E_DAEMON_GONE:
-                if (!client->address[0])
-                        error_format(sentence, "the client has no connection: its open has failed");
-                else
-                        error_format(sentence, "the connection to foliod at %s has ended", client->address);
+                resume_explain(client, sentence);
                 return;
         case FOLIO_E_CANCELLED:
                 error_format(sentence, "the client was closed before the request was answered");
@@ -223,7 +221,17 @@ void op_send_item(Op *op, ProtoVerb verb, const ProtoItem *item, OpStep step)
                 .items = item,
         };
 
-        op_send(op, &message, take_item, step);
+        OpSettle settle = op->settle;
+
+        if (LIKELY(resume_is_current(op->client, op->space))) {
+                op_send(op, &message, take_item, step);
+                return;
+        }
+        op_fail(op, FOLIO_E_DAEMON_GONE, OPERATION_OTHER_STORE, op->space->name);
+        op->settle = NULL;
+        if (settle)
+                settle(op, FOLIO_E_DAEMON_GONE);
+        op_schedule(op, step);
 }
 
 /* --- running ---------------------------------------------------------------------------------------------------------------- */

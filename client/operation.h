@@ -92,6 +92,10 @@ void op_fail_connection(Op *op, int error);
 void op_fail_as_thread(Op *op, int error); /* with the thread's sentence; 0 is no failure */
 void op_complete(Op *op);
 
+/* Of an object whose numbers mean nothing to the foliod that is there now; with the name of its namespace. */
+#define OPERATION_OTHER_STORE                                                                                          \
+        "the store that this object of namespace %s is in ended with its foliod: what is mapped of it stays readable"
+
 /* The sentence of a request that ended without a reply. */
 void operation_explain(const Client *client, int error, char *sentence);
 

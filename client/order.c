@@ -2,6 +2,8 @@
 /* See order.h. */
 #include "client/order.h"
 
+#include "client/resume.h"
+
 void order_told(Client *client)
 {
         /* Those that are sent after it have greater numbers; of two words the later counts. */
@@ -63,6 +65,8 @@ int order_wait(Client *client, Ring *ring, uint64_t hash)
         if (LIKELY(!ring || ring_is_caught_up(ring, hash)))
                 return 0;
         r = ring_catch_up(ring, hash, client->timeout_ns);
+        if (UNLIKELY(r == RING_E_GONE) && resume_wait(client) == 0)
+                r = ring_catch_up(ring, hash, client->timeout_ns);
         return r == 0 ? 0 : order_fail(client, r);
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/cleanup.h"
 #include "client/lib/connection.h"
+#include "client/resume.h"
 #include "proto/status.h"
 
 #define PIPE_REFUSED_NS (UINT64_C(10) * 1000 * 1000 * 1000)
@@ -27,10 +28,17 @@ struct Pipe {
         void *staged[RING_RECORDS];  /* of record n at n modulo RING_RECORDS; NULL: none */
         /* With `lock`. */
         pthread_mutex_t lock;
+        List lost;                   /* rings that objects may still point at */
         int failure;                 /* 0: none since the last flush */
         char sentence[ERROR_SENTENCE_BYTES];
         uint64_t numbers[RING_MADE_MAX / 64]; /* a bit for each that is taken */
 };
+
+/* One that no foliod works any more. */
+typedef struct LostRing {
+        List link;
+        Ring *ring;
+} LostRing;
 
 int pipe_new(Client *client)
 {
@@ -39,6 +47,7 @@ int pipe_new(Client *client)
         if (!pipe)
                 return -ENOMEM;
         pipe->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+        list_init(&pipe->lost);
         client->pipe = pipe;
         return 0;
 }
@@ -50,6 +59,10 @@ void pipe_free(Client *client)
 
         if (ring)
                 ring_free(ring);
+        for (List *link; pipe && (link = list_take_front(&pipe->lost));) {
+                ring_free(LIST_ENTRY(link, LostRing, link)->ring);
+                free(LIST_ENTRY(link, LostRing, link));
+        }
         if (pipe)
                 (void)pthread_mutex_destroy(&pipe->lock);
         free(pipe);
@@ -59,7 +72,8 @@ void pipe_free(Client *client)
 
 static bool is_alive(void *userdata)
 {
-        return requests_is_alive(((Client *)userdata)->requests);
+        /* While a foliod is being looked for, what is under way waits for it. */
+        return resume_check(userdata) >= 0;
 }
 
 static const char *namespace_name(Client *client, uint32_t namespace_id)
@@ -177,12 +191,70 @@ Ring *pipe_want(Client *client)
         return LIKELY(order_is_free(client)) ? atomic_load_explicit(&client->ring, memory_order_acquire) : NULL;
 }
 
+/* --- another foliod ------------------------------------------------------------------------------------------------------------------- */
+
+void pipe_resume(Client *client)
+{
+        Ring *ring = atomic_load_explicit(&client->ring, memory_order_acquire);
+
+        uint32_t n = ring ? ring_count_restarts(ring) : 0;
+
+        /* If this foliod has ended too, it may be the next one's number. */
+        if (ring)
+                ring_resume(ring, resume_is_lit(resume_beacon(client)) ? n : n - 1);
+}
+
+bool pipe_is_ahead(const Client *client)
+{
+        const Ring *ring = atomic_load_explicit(&client->ring, memory_order_acquire);
+
+        return ring && ring_is_taken_over(ring);
+}
+
+void pipe_settle(Client *client)
+{
+        /* Where nobody comes, what has been carried out is in the index that there is. */
+        if (UNLIKELY(!resume_is_lit(resume_beacon(client))))
+                (void)resume_wait(client);
+}
+
+void pipe_lose(Client *client)
+{
+        Pipe *pipe = client->pipe;
+        Ring *ring = atomic_exchange(&client->ring, NULL);
+        LostRing *lost = ring ? malloc(sizeof(*lost)) : NULL;
+        char sentence[ERROR_SENTENCE_BYTES];
+        uint64_t n;
+
+        atomic_store(&pipe->refused_until_ns, 0);
+        if (!ring)
+                return;
+        n = ring_lose(ring);
+        /* As if they had been carried out: nobody reads what they were to bring any more. */
+        on_progress(client, ring_tail(ring));
+        if (n > 0) {
+                error_format(sentence, "foliod ended, and its successor does not know this session: what became of the last "
+                                       "%llu requests is not known", (unsigned long long)n);
+                keep(pipe, FOLIO_E_DAEMON_GONE, sentence);
+        }
+        /* Without memory for the note it is lost for good; others point at it. */
+        if (!lost)
+                return;
+        lost->ring = ring;
+        (void)pthread_mutex_lock(&pipe->lock);
+        list_push_back(&pipe->lost, &lost->link);
+        (void)pthread_mutex_unlock(&pipe->lock);
+}
+
 /* --- records -------------------------------------------------------------------------------------------------------------------------- */
 
 int pipe_begin(Client *client, Ring *ring, RingRecord **ret, uint64_t *ret_sequence)
 {
         int r = ring_begin(ring, client->timeout_ns, ret, ret_sequence);
 
+        /* Given up before; there may be somebody now. */
+        if (UNLIKELY(r == RING_E_GONE) && resume_wait(client) == 0)
+                r = ring_begin(ring, client->timeout_ns, ret, ret_sequence);
         return LIKELY(r == 0) ? 0 : order_fail(client, r);
 }
 
@@ -244,6 +316,7 @@ int pipe_result(Client *client, Ring *ring, uint64_t sequence, const char *name,
 
         if (UNLIKELY(r != 0))
                 return order_fail(client, r);
+        pipe_settle(client);
         if (LIKELY(ret->status == STATUS_OK))
                 return 0;
         return text[0] ? pipe_refused(ret->status, name, text) : refused_like(client->pipe, ret->status, name);

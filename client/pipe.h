@@ -58,6 +58,19 @@ void pipe_note_result(Client *client, int error);
 bool pipe_take_number(Client *client, uint32_t *ret);
 void pipe_give_number(Client *client, uint32_t number);
 
+/* Another foliod has taken the ring over with the session; or has not: then what was under way is not known, and the next one is made. */
+void pipe_resume(Client *client);
+void pipe_lose(Client *client);
+
+/*
+ * While there is no connection: another foliod is at work on the ring already, so what this client has done may not be
+ * in the index that it has.
+ */
+bool pipe_is_ahead(const Client *client);
+
+/* Waits for the connection where there is none: what has been carried out is in the index that comes with it. */
+void pipe_settle(Client *client);
+
 /* Tells of the last pin on an object that has lost its name. False: not by this way, now. */
 bool pipe_release(Client *client, uint32_t namespace_id, uint32_t slot, uint64_t generation);
 

@@ -63,6 +63,7 @@ static void put_made(Op *op)
                 op_complete(op);
                 return;
         }
+        create_note(op->client, op->item.generation);
         r = put_fill(op->space, &op->item, steal_fd(&op->fd), put->data, put->item.size_bytes);
         if (r < 0) {
                 op_fail(op, r, "%s", error_get_sentence());

@@ -15,6 +15,7 @@
 
 #include "base/checked.h"
 #include "base/cleanup.h"
+#include "client/resume.h"
 #include "client/lib/copy.h"
 #include "proto/seqlock.h"
 
@@ -174,10 +175,14 @@ static void zeros_look(Object *object)
 
         (void)pthread_mutex_lock(&object->lock);
         for (unsigned i = 0; r == -EAGAIN && i < READ_LOOKS_MAX && object->space->shared; i++) {
+                unsigned count = resume_count(object->client);
+
                 if (!lookup_read_slot(object->space, object->slot, &copy) ||
                     copy.generation != atomic_load_explicit(&object->generation, memory_order_relaxed))
                         break;
                 r = list_renew(object, &copy);
+                if (!resume_is_same(object->client, count))
+                        r = -EAGAIN;
         }
         if (r == 0) {
                 if (atomic_load(&object->zeros) == OBJECT_ZEROS_UNKNOWN)
@@ -205,6 +210,7 @@ static ObjectZeros zeros_of(Object *object)
 /* HINTS, with the object's lock: what is listed now. False: not known. */
 static bool hints_renew(Object *object, ObjectExtra *extra)
 {
+        unsigned count = resume_count(object->client);
         Extents *extents = NULL;
         LayoutSlot copy;
 
@@ -217,6 +223,10 @@ static bool hints_renew(Object *object, ObjectExtra *extra)
                 return true;
         if (copy.extents_block != 0 && extents_read(object->space, object->slot, &copy, &extents) < 0)
                 return false;
+        if (!resume_is_same(object->client, count)) {
+                extents_free(extents);
+                return false;
+        }
         extents_free(atomic_exchange(&extra->extents, extents));
         extra->extents_ns = copy.changed_ns;
         extra->extents_block = copy.extents_block;

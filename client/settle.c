@@ -5,6 +5,7 @@
 #include <sched.h>
 
 #include "client/lib/connection.h"
+#include "client/resume.h"
 
 #define SETTLE_LOOKS 64u             /* before the first sleep */
 #define SETTLE_SLICE_NS UINT64_C(1000000)
@@ -16,12 +17,15 @@ static int settle_check(Settle *settle)
         Client *client = settle->client;
         char sentence[ERROR_SENTENCE_BYTES];
         uint64_t now_ns = connection_now_ns();
+        int r;
 
         if (settle->begun_ns == 0)
                 settle->begun_ns = now_ns;
-        if (!requests_is_alive(client->requests)) {
-                operation_explain(client, FOLIO_E_DAEMON_GONE, sentence);
-                return error_set_sentence(FOLIO_E_DAEMON_GONE, sentence);
+        /* One that has died in the middle of a change is followed by one whose index is whole. */
+        r = resume_check(client);
+        if (r < 0) {
+                operation_explain(client, r, sentence);
+                return error_set_sentence(r, sentence);
         }
         if (now_ns - settle->begun_ns < client->timeout_ns)
                 return 0;
@@ -72,8 +76,13 @@ int settle_read_slot(Client *client, const Space *space, uint32_t slot, bool may
         int r = 0;
 
         while (r == 0) {
-                if (LIKELY(lookup_read_slot(space, slot, ret)))
-                        return 1;
+                unsigned count = resume_count(client);
+
+                if (LIKELY(lookup_read_slot(space, slot, ret))) {
+                        if (resume_is_same(client, count))
+                                return 1;
+                        continue;
+                }
                 if (slot >= lookup_n_slots(space))
                         return 0;
                 r = settle_slot(&settle, slot);

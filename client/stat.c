@@ -11,6 +11,7 @@
 #include "client/lib/extents.h"
 #include "client/made.h"
 #include "client/order.h"
+#include "client/resume.h"
 
 enum { STAT_TRIES_MAX = 1000 };
 
@@ -106,12 +107,15 @@ int stat_look(Client *client, Space *space, Key key, const char *name, bool may_
               size_t struct_bytes)
 {
         for (unsigned i = 0; i < STAT_TRIES_MAX; i++) {
+                const Beacon *beacon = resume_beacon(client);
+                unsigned count = UNLIKELY(!beacon_is_lit(beacon)) ? resume_count(client) : 0;
                 Lookup look;
                 int r = get_look(client, space, key, name, may_wait, &look);
 
                 if (r != 0)
                         return r;
-                if (LIKELY(stat_fill(space, look.slot, &look.copy, ret, struct_bytes)))
+                if (LIKELY(stat_fill(space, look.slot, &look.copy, ret, struct_bytes)) &&
+                    (resume_is_lit(beacon) || (count > 0 && resume_is_same(client, count))))
                         return 0;
         }
         return error_set(FOLIO_E_PROTOCOL, "%s changes faster than it can be read", name);
@@ -292,12 +296,14 @@ _public_ int folio_object_stat(struct folio_object *handle, struct folio_stat *r
         if (!ret || ret->struct_bytes == 0)
                 return error_set(FOLIO_E_INVALID, "folio_stat.struct_bytes is not set");
         for (unsigned i = 0; i < STAT_TRIES_MAX; i++) {
+                unsigned count = resume_count(object->client);
+
                 r = read_slot(object, &copy);
                 if (r < 0)
                         return r;
                 if (copy.state == LAYOUT_SLOT_RETRACTED && object->is_mutable)
                         copy.state = LAYOUT_SLOT_MUTABLE;
-                if (stat_fill(object->space, object->slot, &copy, ret, ret->struct_bytes))
+                if (stat_fill(object->space, object->slot, &copy, ret, ret->struct_bytes) && resume_is_same(object->client, count))
                         return 0;
         }
         return error_set(FOLIO_E_DELETED, "the object is gone from the index, and what was known of it with it");
@@ -315,13 +321,16 @@ _public_ int folio_object_metadata(struct folio_object *handle, void *buffer, si
         if (!buffer && n_bytes > 0)
                 return error_set(FOLIO_E_INVALID, "the buffer is NULL");
         for (unsigned i = 0; i < STAT_TRIES_MAX; i++) {
+                unsigned count = resume_count(object->client);
+
                 r = read_slot(object, &copy);
                 if (r < 0)
                         return r == FOLIO_E_ACCESS ? FOLIO_E_DELETED : r;
                 if (copy.metadata_bytes > n_bytes)
                         return error_set(FOLIO_E_RANGE, "the metadata are %u bytes, the room is %zu", copy.metadata_bytes,
                                          n_bytes);
-                if (!lookup_read_texts(object->space, object->slot, &copy, NULL, NULL, metadata))
+                if (!lookup_read_texts(object->space, object->slot, &copy, NULL, NULL, metadata) ||
+                    !resume_is_same(object->client, count))
                         continue;
                 if (copy.metadata_bytes > 0)
                         memcpy(buffer, metadata, copy.metadata_bytes);

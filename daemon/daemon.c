@@ -31,6 +31,7 @@
 #include "base/cleanup.h"
 #include "base/macro.h"
 #include "daemon/server/ring.h"
+#include "daemon/service/keeper-process.h"
 #include "daemon/service/log.h"
 
 #define WORKERS_MIN 3 /* idle work, memory being made, and one for who waits for a copy */
@@ -70,48 +71,7 @@ static int fail(const char *what, int error)
         return DAEMON_E_FAILED;
 }
 
-/* --- facts -------------------------------------------------------------------------------------------------------- */
-
-static void each_ring_fact(const Daemon *daemon, DispatchFactFn each, void *each_userdata)
-{
-        PollerFacts poller;
-        RingFacts ring;
-
-        daemon_ring_get_facts(&ring);
-        poller_get_facts(daemon->poller, &poller);
-        each(each_userdata, "ring.count", ring.n_rings, NULL);
-        each(each_userdata, "ring.records", ring.n_records, NULL);
-        each(each_userdata, "ring.bells", ring.n_bells, NULL);
-        each(each_userdata, "poller.spin_us", poller.spin_ns / 1000, NULL);
-        each(each_userdata, "poller.rounds", poller.n_rounds, NULL);
-        each(each_userdata, "poller.cooled", poller.n_cooled, NULL);
-        each(each_userdata, "poller.preempted", poller.n_preempted, NULL);
-        each(each_userdata, "poller.in_the_way", poller.n_in_the_way, NULL);
-        each(each_userdata, "poller.moved", poller.n_moved, NULL);
-}
-
-static void each_fact(void *userdata, DispatchFactFn each, void *each_userdata)
-{
-        Daemon *daemon = userdata;
-
-        each(each_userdata, "daemon.version", 0, FOLIO_VERSION);
-        each(each_userdata, "daemon.pid", (uint64_t)getpid(), NULL);
-        each(each_userdata, "daemon.uptime_s", (clock_ns(CLOCK_MONOTONIC) - daemon->started_ns) / UINT64_C(1000000000),
-             NULL);
-        each(each_userdata, "daemon.socket", 0, daemon->config.socket_path);
-        each(each_userdata, "clients.count", listener_n_peers(daemon->listener), NULL);
-        each(each_userdata, "clients.accepted", listener_n_accepted(daemon->listener), NULL);
-        each(each_userdata, "clients.refused", listener_n_refused(daemon->listener), NULL);
-        each(each_userdata, "requests.count", dispatch_n_requests(daemon->dispatch), NULL);
-        each_ring_fact(daemon, each, each_userdata);
-        each(each_userdata, "loop.turn_us_max", daemon->turn_ns_max / 1000, NULL);
-        each(each_userdata, "loop.turns_over_1ms", daemon->n_long_turns, NULL);
-        each(each_userdata, "pressure.events", daemon->n_pressures, daemon->pressure ? NULL : "not watched");
-        if (daemon->limit_bytes != UINT64_MAX)
-                each(each_userdata, "memory.limit_bytes", daemon->limit_bytes, NULL);
-        if (daemon->clamp_reason)
-                each(each_userdata, "memory.budget_clamped", 0, daemon->clamp_reason);
-}
+/* --- what it says of itself --------------------------------------------------------------------------------------- */
 
 typedef struct Summary {
         char text[512];
@@ -134,10 +94,16 @@ static void summarize(void *userdata, const char *name, uint64_t value, const ch
 static void announce(Daemon *daemon)
 {
         Summary summary = { .text = "" };
+        const LogField fields[] = {
+                LOG_FIELD_TEXT("FOLIO_VERSION", FOLIO_VERSION),
+                LOG_FIELD_TEXT("FOLIO_SOCKET", daemon->config.socket_path),
+                LOG_FIELD_NUMBER("FOLIO_BUDGET_BYTES", daemon->config.budget_bytes),
+        };
 
         store_each_fact(daemon->store, summarize, &summary);
-        log_notice("foliod " FOLIO_VERSION " is ready: socket %s, budget %" PRIu64 " MiB", daemon->config.socket_path,
-                   daemon->config.budget_bytes / MIB);
+        log_event(LOG_EVENT_STARTED, LOG_LEVEL_NOTICE, fields, ARRAY_SIZE(fields),
+                  "foliod " FOLIO_VERSION " is ready: socket %s, budget %" PRIu64 " MiB", daemon->config.socket_path,
+                  daemon->config.budget_bytes / MIB);
         if (summary.n_bytes > 0)
                 log_info("memory: %s", summary.text);
 }
@@ -166,7 +132,16 @@ static void on_signal(evutil_socket_t number, short what, void *userdata)
                 reload(daemon);
                 return;
         }
+        if (number == SIGUSR1 && (!daemon->keeper || keeper_is_gone(daemon->keeper))) {
+                log_warning("signal %d is ignored: nobody keeps the objects of this foliod, and they would end with it",
+                            (int)number);
+                return;
+        }
+        /* Whether another foliod comes a service manager does not say: if none does, it forgets what it keeps. */
+        daemon->is_leaving = number == SIGUSR1 || daemon->keeper_kind == CONFIG_KEEPER_SYSTEMD;
         log_notice("stopping: signal %d", (int)number);
+        if (daemon->keeper_kind == CONFIG_KEEPER_SYSTEMD && !getenv("FDSTORE") && !store_is_empty(daemon->store))
+                log_notice("a restart takes the objects over; a stop ends them, with a systemd before 254");
         stop(daemon);
 }
 
@@ -363,25 +338,6 @@ static int start_poller(Daemon *daemon)
         return r < 0 ? fail("making the poller", r) : 0;
 }
 
-/* The socket that a service manager made for us; -1: none. */
-static int take_activated_fd(int *ret_fd)
-{
-        int n = sd_listen_fds(1);
-
-        *ret_fd = -1;
-        if (n < 0)
-                return fail("sd_listen_fds", n);
-        if (n == 0)
-                return 0;
-        if (n > 1 || sd_is_socket_unix(SD_LISTEN_FDS_START, SOCK_SEQPACKET, 1, NULL, 0) <= 0) {
-                log_error("cannot start: the service manager passed %d descriptors; it takes one, a unix socket of "
-                          "type SEQPACKET that listens", n);
-                return DAEMON_E_FAILED;
-        }
-        *ret_fd = SD_LISTEN_FDS_START;
-        return 0;
-}
-
 static int start_listener(Daemon *daemon)
 {
         _cleanup_(cleanup_free) char *message = NULL;
@@ -398,11 +354,17 @@ static int start_listener(Daemon *daemon)
                 .on_hangup = on_hangup,
                 .hangup_userdata = daemon,
         };
-        int r = take_activated_fd(&config.activated_fd);
+        SocketKept kept;
+        int r = daemon_take_activated_fd(daemon, &config.activated_fd);
 
         if (r != 0)
                 return r;
+        daemon_take_kept_socket(daemon, &kept);
+        config.kept = &kept;
         r = listener_new(&config, &daemon->listener, &message);
+        if (r == 0)
+                daemon_keep_socket(daemon, &kept);
+        kept.fd = close_fd(kept.fd);
         if (r == LISTENER_E_RUNNING) {
                 log_notice("not started: %s", message ? message : "another foliod runs");
                 return DAEMON_E_RUNNING;
@@ -411,6 +373,29 @@ static int start_listener(Daemon *daemon)
                 log_error("cannot start: %s", message ? message : strerror(r < 0 ? -r : EPERM));
                 return DAEMON_E_FAILED;
         }
+        return 0;
+}
+
+/* All that outlived our predecessor is there; who lights the beacon is the thread that turns the loop. */
+static int start_ghosts(Daemon *daemon)
+{
+        GhostsConfig config = {
+                .host = {
+                        .base = daemon->base,
+                        .store = daemon->store,
+                        .poller = daemon->poller,
+                        .packed_bytes_max = daemon->config.packed_bytes_max,
+                },
+        };
+        int r;
+
+        r = ghosts_new(&config, &daemon->ghosts);
+        if (r < 0)
+                return fail("taking the sessions of an earlier foliod over", r);
+        r = daemon_beacon_new(store_private_backend(daemon->store), store_instance(daemon->store), &daemon->beacon);
+        if (r < 0)
+                return fail("making the beacon", r);
+        store_take_over(daemon->store, daemon_beacon_start(daemon->beacon));
         return 0;
 }
 
@@ -428,15 +413,17 @@ static int start_store(Daemon *daemon)
                 .n_namespaces_max = config->n_namespaces_max,
                 .huge = config->huge,
                 .packed_protection = (StoreProtection)config->packed_protection,
+                .tmpfs_directory = config->tmpfs_directory,
                 .is_user_daemon = config->is_user_daemon,
                 .now_ns = realtime_ns,
+                .keeper = daemon->keeper,
         };
         DispatchConfig dispatch_config = {
                 .staging_bytes = config->staging_bytes,
                 .packed_bytes_max = config->packed_bytes_max,
                 .budget_bytes = config->budget_bytes,
                 .version = FOLIO_VERSION,
-                .each_fact = each_fact,
+                .each_fact = daemon_each_fact,
                 .userdata = daemon,
         };
         const char *failed_call = NULL;
@@ -449,9 +436,17 @@ static int start_store(Daemon *daemon)
         r = store_new(&store_config, &daemon->store, &failed_call);
         if (r < 0)
                 return fail(failed_call ? failed_call : "making the store", r);
+        r = daemon_restore(daemon);
+        if (r != 0)
+                return r;
         r = start_poller(daemon);
         if (r != 0)
                 return r;
+        r = start_ghosts(daemon);
+        if (r != 0)
+                return r;
+        dispatch_config.beacon = daemon->beacon;
+        dispatch_config.ghosts = daemon->ghosts;
         dispatch_config.store = daemon->store;
         dispatch_config.base = daemon->base;
         dispatch_config.poller = daemon->poller;
@@ -463,7 +458,7 @@ static int start_store(Daemon *daemon)
 
 static int start_events(Daemon *daemon)
 {
-        static const int numbers[] = { SIGTERM, SIGINT, SIGHUP };
+        static const int numbers[] = { SIGTERM, SIGINT, SIGHUP, SIGUSR1 };
         struct timeval second = { .tv_sec = HOUSEKEEPING_S };
 
         static_assert(ARRAY_SIZE(numbers) == ARRAY_SIZE(daemon->signals), "an event for each");
@@ -477,7 +472,7 @@ static int start_events(Daemon *daemon)
         if (!daemon->housekeeping || !daemon->expiry || event_add(daemon->housekeeping, &second) < 0)
                 return fail("making timers", ENOMEM);
         daemon_watch_memory(daemon);
-        return 0;
+        return daemon_start_watchdog(daemon) < 0 ? fail("making timers", ENOMEM) : 0;
 }
 
 static int start_base(Daemon *daemon)
@@ -519,6 +514,8 @@ int daemon_new(Config *consume_config, int argc, char **argv, Daemon **ret)
         daemon->expiry_armed_ns = UINT64_MAX;
         daemon->limit_bytes = UINT64_MAX;
         /* A descriptor with that number that we open ourselves would be taken for it. */
+        if (keeper_process_of_child() > 0)
+                daemon->config.ready_fd = -1; /* the keeper has it, and passes the word on */
         if (daemon->config.ready_fd >= 0 && fcntl(daemon->config.ready_fd, F_SETFD, FD_CLOEXEC) < 0) {
                 r = fail("--ready-fd", errno);
                 daemon->config.ready_fd = -1;
@@ -527,7 +524,10 @@ int daemon_new(Config *consume_config, int argc, char **argv, Daemon **ret)
         }
         prepare_process();
         daemon_settle_budget(daemon);
+        daemon->is_leaving = true; /* until it has begun: what is kept is left as it is */
         r = start_base(daemon);
+        if (r == 0)
+                r = daemon_start_keeper(daemon);
         if (r == 0)
                 r = start_listener(daemon);
         if (r == 0)
@@ -538,6 +538,7 @@ int daemon_new(Config *consume_config, int argc, char **argv, Daemon **ret)
                 daemon_free(daemon);
                 return r;
         }
+        daemon->is_leaving = false;
         announce(daemon);
         tell_ready(daemon);
         *ret = daemon;
@@ -555,19 +556,29 @@ void daemon_free(Daemon *daemon)
                 event_free(daemon->housekeeping);
         if (daemon->expiry)
                 event_free(daemon->expiry);
+        if (daemon->watchdog)
+                event_free(daemon->watchdog);
+        daemon_freeze_keeper(daemon);
         pressure_free(daemon->pressure);
         (void)close_fd(daemon->config.pressure_fd);
         /* The connections, then what they had under way, which ends in the dispatch, then what carried it out. */
+        if (daemon->listener && daemon_is_left(daemon))
+                listener_leave(daemon->listener);
         if (daemon->listener)
                 listener_free(daemon->listener);
-        if (daemon->store)
+        ghosts_free(daemon->ghosts);
+        if (daemon->store && daemon_is_left(daemon))
+                store_leave(daemon->store);
+        else if (daemon->store)
                 store_free(daemon->store);
         if (daemon->poller)
                 poller_free(daemon->poller);
         if (daemon->dispatch)
                 dispatch_free(daemon->dispatch);
+        daemon_beacon_free(daemon->beacon);
         if (daemon->workers)
                 worker_pool_free(daemon->workers);
+        daemon_free_keeper(daemon);
         if (daemon->base)
                 event_base_free(daemon->base);
         (void)close_fd(daemon->config.ready_fd);

@@ -24,6 +24,12 @@ int daemon_new(Config *consume_config, int argc, char **argv, Daemon **ret);
 /* What a start would warn of, on stderr, and do about it in @config. */
 void daemon_warn_of_settings(Config *config);
 
+/* What keeps descriptors for the next foliod, by the settings and by who has started us; never AUTO. */
+ConfigKeeper daemon_choose_keeper(const Config *config);
+
+/* A process of our own is to do it, and it is not there yet. */
+bool daemon_is_kept_by_process(const Config *config);
+
 /* Until a signal, or the idle time, ends it. 0, or DAEMON_E_FAILED. */
 int daemon_run(Daemon *daemon);
 void daemon_free(Daemon *daemon);

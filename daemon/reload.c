@@ -18,6 +18,7 @@
 #include "daemon/service/log.h"
 
 #define LIMIT_LOOK_S 4
+#define PRESSURE_QUIET_S 60
 
 /* --- the settings ------------------------------------------------------------------------------------------------- */
 
@@ -102,8 +103,14 @@ static void warn_of_fixed(const Config *before, const Config *after)
                 log_warning(text, "huge");
         if (before->packed_protection != after->packed_protection)
                 log_warning(text, "packed-protection");
+        if (strcmp(before->tmpfs_directory ? before->tmpfs_directory : "", after->tmpfs_directory ? after->tmpfs_directory : "") != 0)
+                log_warning(text, "tmpfs-directory");
         if (before->n_workers != after->n_workers)
                 log_warning(text, "workers");
+        if (before->keeper != after->keeper)
+                log_warning(text, "keeper");
+        if (before->keeper_slots != after->keeper_slots)
+                log_warning(text, "keeper-slots");
 }
 
 /* What the cgroup leaves, now. */
@@ -220,8 +227,14 @@ static void on_pressure(void *userdata)
 {
         Daemon *daemon = userdata;
 
-        if (daemon->n_pressures++ == 0)
-                log_info("the machine is short of memory: what is kept warm is given back");
+        /* It comes in bursts: one line a minute. */
+        if (daemon->n_pressures++ == 0 || daemon->n_seconds - daemon->pressure_said_s >= PRESSURE_QUIET_S) {
+                const LogField field = LOG_FIELD_NUMBER("FOLIO_PRESSURES", daemon->n_pressures);
+
+                daemon->pressure_said_s = daemon->n_seconds;
+                log_event(LOG_EVENT_MEMORY_PRESSURE, LOG_LEVEL_NOTICE, &field, 1,
+                          "the machine is short of memory: what is kept warm is given back");
+        }
         store_relieve(daemon->store);
 }
 

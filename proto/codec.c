@@ -205,6 +205,7 @@ bool proto_decode_request(ProtoDecoder *decoder, const void *bytes, size_t n_byt
                 request.version_min = from->hello->version_min;
                 request.version_max = from->hello->version_max;
                 request.is_tool = from->hello->is_tool;
+                request.resume = from->hello->resume;
                 if (!take_string(decoder, from->hello->client_name, PROTO_CLIENT_NAME_BYTES_MAX, &request.client_name))
                         return false;
         }
@@ -298,6 +299,9 @@ bool proto_decode_reply(ProtoDecoder *decoder, const void *bytes, size_t n_bytes
                 reply.packed_bytes_max = from->welcome->packed_bytes_max;
                 reply.budget_bytes = from->welcome->budget_bytes;
                 reply.daemon_pid = from->welcome->daemon_pid;
+                reply.session_token = from->welcome->session_token;
+                reply.session_number = from->welcome->session_number;
+                reply.is_resumed = from->welcome->is_resumed;
                 if (!take_string(decoder, from->welcome->daemon_version, VERSION_BYTES_MAX, &reply.daemon_version))
                         return false;
         }
@@ -449,6 +453,7 @@ bool proto_encode_request(const ProtoRequest *request, void *bytes, size_t *ret_
                 hello.version_min = request->version_min;
                 hello.version_max = request->version_max;
                 hello.is_tool = request->is_tool;
+                hello.resume = request->resume;
                 if (!give_string(request->client_name, client_name, PROTO_CLIENT_NAME_BYTES_MAX, &hello.client_name) ||
                     !write_element(&writer, 5, &hello.base))
                         return false;
@@ -487,6 +492,9 @@ static bool write_welcome(Writer *writer, const ProtoReply *reply)
         welcome.packed_bytes_max = reply->packed_bytes_max;
         welcome.budget_bytes = reply->budget_bytes;
         welcome.daemon_pid = reply->daemon_pid;
+        welcome.session_token = reply->session_token;
+        welcome.session_number = reply->session_number;
+        welcome.is_resumed = reply->is_resumed;
         return give_string(reply->daemon_version, version, VERSION_BYTES_MAX, &welcome.daemon_version) &&
                write_element(writer, 5, &welcome.base);
 }

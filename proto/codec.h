@@ -108,6 +108,7 @@ typedef struct ProtoRequest {
         uint32_t version_max;
         Key client_name;
         bool is_tool;                /* the few connections that are kept for tools are for it */
+        uint64_t resume;             /* HELLO: token of a session that was this client's before the daemon ended; 0: none */
         bool has_namespace;          /* NAMESPACE_*: ns is given */
         ProtoNamespace ns;
         Key after;                   /* NAMESPACE_LIST */
@@ -152,6 +153,9 @@ typedef struct ProtoReply {
         uint64_t packed_bytes_max;
         uint64_t budget_bytes;
         uint32_t daemon_pid;
+        uint64_t session_token;      /* for ProtoRequest.resume, should the daemon end */
+        uint32_t session_number;     /* of layout_origin_*() */
+        bool is_resumed;             /* the session is the one that was asked for */
         Key daemon_version;
         size_t n_namespaces;
         const ProtoNamespace *namespaces;

@@ -44,7 +44,7 @@
 #define LAYOUT_VERSION 1
 
 #define LAYOUT_BUCKET_ENTRIES 8
-#define LAYOUT_SLOT_KEY_BYTES 32 /* longer keys continue in the heap */
+#define LAYOUT_SLOT_KEY_BYTES 24 /* longer keys continue in the heap */
 #define LAYOUT_HEAP_UNIT_BYTES 64
 #define LAYOUT_PINS_PER_SUMMARY 1024
 #define LAYOUT_CHUNK_UNIT_BYTES 64 /* offsets of chunks are counted in these */
@@ -63,6 +63,58 @@ enum {
 #define LAYOUT_FLAG_SPARSE (1u << 1)
 #define LAYOUT_FLAG_WITH_CREATOR (1u << 2)
 #define LAYOUT_FLAG_ZEROS (1u << 3) /* own regions: `extents_block` lists ranges that read as zeros */
+#define LAYOUT_FLAG_REPLACING (1u << 4) /* being written: it has no name before it is sealed, and takes it from another then */
+#define LAYOUT_FLAG_STREAM (1u << 5) /* being written: its file grows */
+
+/* What a namespace is by its settings, as `NAMESPACE_ADD` gives them. */
+typedef struct LayoutSettings {
+        uint64_t quota_bytes;
+        uint64_t quota_objects;
+        uint64_t objects_max;
+        uint32_t owner_uid;
+        uint32_t owner_gid;
+        uint32_t mode;
+        uint8_t backing;
+        uint8_t huge;
+        uint8_t writers;
+        uint8_t reserved;
+        uint64_t checksum;           /* xxh3 of what is before */
+} LayoutSettings;
+
+/* Read and written as LAYOUT_SLOT_WORDS relaxed atomic words under `sequence`, and then looked at as a copy. */
+typedef struct LayoutSlot {
+        uint32_t sequence;           /* only through seqlock.h */
+        uint8_t state;               /* LAYOUT_SLOT_* */
+        uint8_t flags;               /* LAYOUT_FLAG_* */
+        uint8_t key_bytes;           /* 1..255 */
+        uint8_t placement : 2;       /* enum folio_placement */
+        uint8_t protection : 3;      /* enum folio_protection */
+        uint8_t backing : 3;         /* enum folio_backing */
+        uint64_t generation;
+        uint64_t hash;
+        uint64_t size_bytes;
+        uint64_t region_id;
+        union {
+                uint32_t offset_units;  /* packed: of the chunk in the region, in LAYOUT_CHUNK_UNIT_BYTES */
+                uint32_t extents_block; /* own regions: of a LayoutExtents in the heap, in LAYOUT_HEAP_UNIT_BYTES; 0: none */
+        };
+        uint32_t heap_block;         /* in LAYOUT_HEAP_UNIT_BYTES from the heap's beginning; 0: none (block 0 is never used) */
+        uint64_t capacity_bytes;     /* what the mapping of the object covers */
+        uint32_t allocated_pages;    /* of 4 KiB; packed, while being written: 1 + the number it has in its client's ring */
+        uint32_t huge_folios;        /* of 2 MiB */
+        uint64_t created_ns;
+        uint64_t changed_ns;
+        uint64_t expires_ns;         /* 0: never. A reader treats a passed time as gone already. */
+        uint32_t owner_uid;
+        uint16_t metadata_bytes;
+        uint8_t content_type_bytes;
+        uint8_t reserved;
+        uint32_t checksum;           /* layout_slot_checksum(): for a daemon that finds the record; readers have the sequence */
+        uint32_t session;            /* number of the session that is writing it, or that it dies with; 0: of none */
+        uint8_t key[LAYOUT_SLOT_KEY_BYTES]; /* its first bytes; rest 0 */
+} LayoutSlot;
+
+#define LAYOUT_SLOT_WORDS (sizeof(LayoutSlot) / sizeof(uint64_t))
 
 typedef struct LayoutIndexHeader {
         /* Written once, before the region is shared. */
@@ -89,7 +141,14 @@ typedef struct LayoutIndexHeader {
         uint64_t heap_offset;
         uint64_t heap_bytes;
         char namespace_name[64];     /* NUL-terminated */
-        uint8_t reserved_0[1024 - 200];
+        /*
+         * For the next daemon (PROTOCOL.md, Restore); no reader needs them. Two copies of the settings, of which
+         * settings_current is in force: the other is written, then that.
+         */
+        LayoutSettings settings[2];
+        _Atomic uint32_t settings_current;
+        _Atomic uint32_t is_complete; /* 1: it holds all that it was made to hold, and stands for those before it */
+        uint8_t reserved_0[1024 - 200 - 2 * sizeof(LayoutSettings) - 8];
 
         /* Written all the time; each on a cache line of its own. */
         _Atomic uint32_t n_buckets;  /* in use; 1 at the beginning */
@@ -102,7 +161,14 @@ typedef struct LayoutIndexHeader {
         _Atomic uint64_t event_sequence; /* the number of the newest event; 0: none yet */
         _Atomic uint32_t event_futex;    /* its low half, for FUTEX_WAIT */
         uint8_t reserved_4[52];
-        uint8_t reserved_5[4096 - 1280];
+        /*
+         * The daemon's note of a record that it is about to write over one that is known to others: where it ends in the
+         * middle, the next one writes it again. Valid while journal_slot is not 0: slot + 1.
+         */
+        _Atomic uint32_t journal_slot;
+        uint8_t reserved_5[60];
+        LayoutSlot journal;
+        uint8_t reserved_6[4096 - 1344 - 128];
 } LayoutIndexHeader;
 
 typedef struct LayoutBucket {
@@ -112,39 +178,6 @@ typedef struct LayoutBucket {
         _Atomic uint16_t tag[LAYOUT_BUCKET_ENTRIES];  /* layout_tag() of the hash */
         uint64_t reserved;
 } LayoutBucket;
-
-/* Read and written as LAYOUT_SLOT_WORDS relaxed atomic words under `sequence`, and then looked at as a copy. */
-typedef struct LayoutSlot {
-        uint32_t sequence;           /* only through seqlock.h */
-        uint8_t state;               /* LAYOUT_SLOT_* */
-        uint8_t flags;               /* LAYOUT_FLAG_* */
-        uint8_t key_bytes;           /* 1..255 */
-        uint8_t placement : 2;       /* enum folio_placement */
-        uint8_t protection : 3;      /* enum folio_protection */
-        uint8_t backing : 3;         /* enum folio_backing */
-        uint64_t generation;
-        uint64_t hash;
-        uint64_t size_bytes;
-        uint64_t region_id;
-        union {
-                uint32_t offset_units;  /* packed: of the chunk in the region, in LAYOUT_CHUNK_UNIT_BYTES */
-                uint32_t extents_block; /* own regions: of a LayoutExtents in the heap, in LAYOUT_HEAP_UNIT_BYTES; 0: none */
-        };
-        uint32_t heap_block;         /* in LAYOUT_HEAP_UNIT_BYTES from the heap's beginning; 0: none (block 0 is never used) */
-        uint64_t capacity_bytes;     /* what the mapping of the object covers */
-        uint32_t allocated_pages;    /* of 4 KiB */
-        uint32_t huge_folios;        /* of 2 MiB */
-        uint64_t created_ns;
-        uint64_t changed_ns;
-        uint64_t expires_ns;         /* 0: never. A reader treats a passed time as gone already. */
-        uint32_t owner_uid;
-        uint16_t metadata_bytes;
-        uint8_t content_type_bytes;
-        uint8_t reserved;
-        uint8_t key[LAYOUT_SLOT_KEY_BYTES]; /* its first bytes; rest 0 */
-} LayoutSlot;
-
-#define LAYOUT_SLOT_WORDS (sizeof(LayoutSlot) / sizeof(uint64_t))
 
 /*
  * The heap block of a slot: what is left of the key, then the content type, then the metadata, packed without gaps;
@@ -196,9 +229,10 @@ typedef struct LayoutEvent {
         uint64_t time_ns;
         uint32_t type;               /* enum folio_event_type */
         uint32_t slot;
+        uint64_t origin;             /* layout_origin_*(): whose request it came of; 0: of nobody's */
         uint8_t key_bytes;
         uint8_t key[255];            /* the first key_bytes of it; what is behind is of no meaning */
-        uint8_t reserved[24];        /* of no meaning: most keys leave a record in one cache line */
+        uint8_t reserved[16];        /* of no meaning: short keys leave a record in one cache line */
 } LayoutEvent;
 
 #define LAYOUT_EVENT_WORDS (sizeof(LayoutEvent) / sizeof(uint64_t))
@@ -233,12 +267,18 @@ static_assert(offsetof(LayoutSlot, region_id) == 32, "slot");
 static_assert(offsetof(LayoutSlot, capacity_bytes) == 48, "slot");
 static_assert(offsetof(LayoutSlot, created_ns) == 64, "slot");
 static_assert(offsetof(LayoutSlot, owner_uid) == 88, "slot");
-static_assert(offsetof(LayoutSlot, key) == 96, "slot");
+static_assert(offsetof(LayoutSlot, checksum) == 96, "slot");
+static_assert(offsetof(LayoutSlot, key) == 104, "slot");
+static_assert(sizeof(LayoutSettings) == 48, "settings");
+static_assert(offsetof(LayoutIndexHeader, settings) == 200, "index header");
+static_assert(offsetof(LayoutIndexHeader, journal_slot) == 1280, "index header");
+static_assert(offsetof(LayoutIndexHeader, journal) == 1344, "index header");
 static_assert(offsetof(LayoutSlot, extents_block) == 40, "slot");
 static_assert(sizeof(LayoutExtents) == 4096, "extents");
 static_assert(sizeof(LayoutGrave) == 8, "grave");
 static_assert(sizeof(LayoutEvent) == 320, "event");
-static_assert(offsetof(LayoutEvent, key) == 41, "event");
+static_assert(offsetof(LayoutEvent, origin) == 40, "event");
+static_assert(offsetof(LayoutEvent, key) == 49, "event");
 static_assert(sizeof(LayoutPinsHeader) == 4096, "pins header");
 static_assert(offsetof(LayoutPinsHeader, n_waiting) == 64, "pins header");
 
@@ -259,6 +299,25 @@ static inline uint16_t layout_tag(uint64_t hash)
 static inline uint32_t layout_grave_place(uint64_t hash, uint32_t n_graves)
 {
         return (uint32_t)(hash >> 24) & (n_graves - 1);
+}
+
+/*
+ * Whose request an event came of: the number of the session, and, of the request, what tells those that can be under
+ * way at one time apart. A client that has lost its daemon finds out by it what has been done.
+ */
+static inline uint64_t layout_origin_of_record(uint32_t session, uint64_t sequence)
+{
+        return (uint64_t)session << 32 | UINT32_C(1) << 31 | ((uint32_t)sequence & (UINT32_MAX >> 1));
+}
+
+static inline int layout_origin_is_record(uint64_t origin)
+{
+        return (origin & UINT32_C(1) << 31) != 0;
+}
+
+static inline uint64_t layout_origin_of_message(uint32_t session, uint64_t request_id, uint32_t item)
+{
+        return (uint64_t)session << 32 | ((uint32_t)request_id & 0x7fffff) << 8 | (item & 0xff);
 }
 
 /* Where event number @sequence (from 1) stands in the ring. */

@@ -48,7 +48,10 @@ typedef struct LeaseBook {
         uint32_t is_fresh;
         uint8_t reserved_0[64 - 52];
         _Atomic uint32_t epoch;
-        uint8_t reserved_1[64 - 4];
+        /* For the next daemon: who holds the lease, and its number among the session's; 0: nobody. */
+        uint32_t holder_session;
+        uint32_t holder_number;
+        uint8_t reserved_1[64 - 12];
         _Atomic uint64_t n_freed;    /* entries ever written to the log */
         uint8_t reserved_2[64 - 8];
         _Atomic uint64_t freed[LEASE_FREED_MAX]; /* number n at n % n_freed_max: lease_freed() */
@@ -58,6 +61,7 @@ typedef struct LeaseBook {
 static_assert(sizeof(LeaseBook) == 4096, "book");
 static_assert(offsetof(LeaseBook, is_fresh) == 48, "book");
 static_assert(offsetof(LeaseBook, epoch) == 64, "book");
+static_assert(offsetof(LeaseBook, holder_session) == 68, "book");
 static_assert(offsetof(LeaseBook, n_freed) == 128, "book");
 static_assert(offsetof(LeaseBook, freed) == 192, "book");
 

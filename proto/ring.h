@@ -111,7 +111,19 @@ typedef struct RingHeader {
         uint32_t failure_status;
         uint32_t failure_bytes;
         char failure_text[RING_FAILURE_BYTES_MAX];
-        uint8_t reserved_4[4096 - 512 - 16 - RING_FAILURE_BYTES_MAX];
+        uint8_t reserved_4[1024 - 512 - 16 - RING_FAILURE_BYTES_MAX];
+        /*
+         * For the next daemon, should this one end without a word (PROTOCOL.md, Restart): `head` is told after several
+         * records, this counts each. The client never looks here, so the line is the daemon's alone.
+         */
+        _Atomic uint64_t carried_out;
+        uint8_t reserved_5[64 - 8];
+        /*
+         * How many daemons have taken the ring over: each raises it before it carries anything out. A client that finds more
+         * than when it last had an index may not find there what its records have done.
+         */
+        _Atomic uint32_t n_restarts;
+        uint8_t reserved_6[4096 - 1088 - 4];
 } RingHeader;
 
 static_assert(sizeof(RingRecord) == 128, "record");
@@ -124,7 +136,11 @@ static_assert(offsetof(RingHeader, head) == 128, "ring header");
 static_assert(offsetof(RingHeader, bell) == 192, "ring header");
 static_assert(offsetof(RingHeader, lease_use) == 256, "ring header");
 static_assert(offsetof(RingHeader, failure_sequence) == 512, "ring header");
+static_assert(offsetof(RingHeader, carried_out) == 1024, "ring header");
+static_assert(offsetof(RingHeader, n_restarts) == 1088, "ring header");
 
+#define RING_RECORDS_OFFSET sizeof(RingHeader)
+#define RING_RESULTS_OFFSET (sizeof(RingHeader) + RING_RECORDS * sizeof(RingRecord))
 #define RING_REGION_BYTES                                                                                              \
         (sizeof(RingHeader) + RING_RECORDS * sizeof(RingRecord) + RING_RECORDS * sizeof(RingResult))
 

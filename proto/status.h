@@ -28,7 +28,8 @@
         X(MAPPED, 16, FOLIO_E_WRITING, "the object is still mapped writable")                                          \
         X(CANCELLED, 17, FOLIO_E_CANCELLED, "cancelled")                                                               \
         X(INTERNAL, 18, FOLIO_E_IO, "an internal failure; foliod's log has the reason")                                \
-        X(PROTOCOL, 19, FOLIO_E_PROTOCOL, "protocol error")
+        X(PROTOCOL, 19, FOLIO_E_PROTOCOL, "protocol error")                                                            \
+        X(GONE, 20, FOLIO_E_DAEMON_GONE, "foliod ended before it had answered") /* never sent: a client's own finding */
 
 typedef enum Status {
 #define X(name, number, error, text) STATUS_##name = number,

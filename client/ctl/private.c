@@ -111,20 +111,23 @@ static int make_directory(Ctl *ctl, Private *private)
                             strerror(errno));
 }
 
-/* In the child: never returns. A file of settings is for the store that lasts; this one is the same everywhere. */
+/*
+ * In the child: never returns. A file of settings, and a keeper, are for the store that lasts; this one is the same
+ * everywhere, and ends with the command.
+ */
 static void become_daemon(const char *program, const Private *private, uint64_t budget_bytes, int ready_fd,
                           pid_t parent)
 {
         const char *argv[] = { "foliod",     "--user", "--config",    "/dev/null", "--socket", private->socket_path,
-                               "--ready-fd", "3",      "--log-level", "warning",   NULL,       NULL,
-                               NULL };
+                               "--ready-fd", "3",      "--log-level", "warning",   "--keeper", "none",
+                               NULL,         NULL,     NULL };
         char budget[24];
         sigset_t none;
 
         if (budget_bytes) {
                 snprintf(budget, sizeof(budget), "%llu", (unsigned long long)budget_bytes);
-                argv[10] = "--budget";
-                argv[11] = budget;
+                argv[12] = "--budget";
+                argv[13] = budget;
         }
         sigemptyset(&none);
         (void)sigprocmask(SIG_SETMASK, &none, NULL);

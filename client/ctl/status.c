@@ -209,6 +209,21 @@ static void check_budget(Check *check)
                           text_format_size(used->value, used_text), text_format_size(budget->value, budget_text));
 }
 
+static void check_keeper(Check *check)
+{
+        const struct folio_status *kind = check_find(check, "keeper.kind"), *failed = check_find(check, "keeper.failed");
+        const struct folio_status *slots = check_find(check, "keeper.slots");
+
+        if (kind && strcmp(kind->text, "gone") == 0)
+                check_say(check, check->problems,
+                          "nobody keeps the objects for a restart any more (see foliod's log): they end with this foliod; save "
+                          "what is to stay, and start another");
+        else if (failed && slots && failed->value > 0)
+                check_say(check, check->remarks,
+                          "%llu times something could not be kept for a restart, with %llu slots: foliod.conf(5), keeper-slots",
+                          (unsigned long long)failed->value, (unsigned long long)slots->value);
+}
+
 static void check_huge(Check *check)
 {
         char shmem[32], enabled[32];
@@ -289,6 +304,7 @@ static int check_run(Ctl *ctl)
         check.facts = facts;
         check.n_facts = n;
         check_budget(&check);
+        check_keeper(&check);
         check_huge(&check);
         check_limits(&check);
         if (!check.problems || !check.remarks || check.failed)

@@ -433,6 +433,12 @@ static int lease_search(Lease *lease, uint32_t n_units, uint64_t head)
         atomic_thread_fence(memory_order_acquire);
         lease->n_freed = atomic_load_explicit(&lease->book->n_freed, memory_order_acquire);
         lease->freed_units = 0;
+        /* What was placed last may have been carried out by another daemon, with a book of its own: this one calls it
+         * free. Who has the other's head sees that the first is dead. */
+        if (lease->config.beacon && !beacon_is_lit(lease->config.beacon)) {
+                lease->n_windows = 0;
+                search.is_found = false;
+        }
         lease->full_units = search.is_found ? 0 : n_units;
         return search.is_found ? LEASE_PLACE_OK : LEASE_PLACE_FULL;
 }

@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "base/list.h"
+#include "proto/beacon.h"
 #include "proto/lease.h"
 
 typedef struct Lease Lease;
@@ -28,6 +29,7 @@ typedef struct LeaseConfig {
         uint32_t number;             /* of lease_use[] */
         uint32_t epoch;
         _Atomic uint32_t *use;       /* lease_use[number] of the ring, which outlives the lease */
+        const Beacon *beacon;        /* of the daemon whose book it is; outlives the lease. NULL: not known */
 } LeaseConfig;
 
 enum { LEASE_E_LAYOUT = 1 };         /* not a book of that region */

@@ -157,6 +157,23 @@ int maps_map(int fd, uint64_t n_bytes, int protection, void **ret)
         return maps_map_as(fd, n_bytes, protection, MAP_SHARED, false, ret);
 }
 
+int maps_map_over(int fd, uint64_t n_bytes, int protection, const void *data)
+{
+        size_t n;
+        int r;
+
+        if (!checked_size(n_bytes, &n))
+                return -ENOMEM;
+        r = maps_check_file(fd, n_bytes);
+        if (r < 0)
+                return r;
+        /* The kernel takes the old one away and puts the new one there under one lock: a reader finds either. */
+        if (mmap((void *)(uintptr_t)data, n, protection, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
+                return -errno;
+        (void)madvise((void *)(uintptr_t)data, n, MADV_DONTDUMP);
+        return 0;
+}
+
 void maps_unmap(const void *data, size_t n_bytes)
 {
         int r = munmap((void *)(uintptr_t)data, n_bytes);

@@ -44,6 +44,12 @@ void maps_free(Maps *maps);          /* unmaps what is not in use; what is stays
  * errno (-EPROTO: the file is shorter).
  */
 int maps_map(int fd, uint64_t n_bytes, int protection, void **ret);
+
+/*
+ * In the place of what maps_map() has mapped at @data, of the same size; who reads there meanwhile reads of the one
+ * or of the other. 0 or a negative errno.
+ */
+int maps_map_over(int fd, uint64_t n_bytes, int protection, const void *data);
 void maps_unmap(const void *data, size_t n_bytes);
 
 /*

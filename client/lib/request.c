@@ -12,40 +12,16 @@
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 
 #include "base/cleanup.h"
-#include "client/lib/connection.h"
+#include "client/lib/request-private.h"
 #include "folio/types.h"
 #include "proto/channel.h"
 #include "proto/status.h"
 
-enum {
-        REQUEST_BUCKETS = 256,
-        PACKETS_PER_TURN_MAX = 64,   /* of requests_turn(), so that an event loop gets on */
-};
-
-struct Requests {
-        pthread_mutex_t lock;
-        pthread_cond_t changed;
-        Connection connection;
-        int wake_fd;
-        bool is_reading;
-        pthread_t reader;            /* where is_reading */
-        int error;                   /* not 0: the connection is of no use */
-        unsigned n_sleeping;         /* in the condition variable */
-        uint64_t timeout_ns;
-        atomic_uint_fast64_t last_id;
-        List by_age;
-        List buckets[REQUEST_BUCKETS];
-        /* The reader's. */
-        ProtoDecoder *decoder;
-        int fds[PROTO_FDS_MAX];
-        uint8_t packet[PROTO_MESSAGE_BYTES_MAX];
-};
+enum { PACKETS_PER_TURN_MAX = 64 };  /* of requests_turn(), so that an event loop gets on */
 
 DEFINE_CLEANUP(ProtoDecoder *, cleanup_decoder, proto_decoder_free)
 
@@ -74,6 +50,7 @@ int requests_new(int consume_socket, uint64_t timeout_ns, Requests **ret)
         }
         requests->timeout_ns = timeout_ns;
         list_init(&requests->by_age);
+        list_init(&requests->told);
         for (size_t i = 0; i < REQUEST_BUCKETS; i++)
                 list_init(&requests->buckets[i]);
         requests->decoder = steal_ptr(&decoder);
@@ -87,10 +64,12 @@ void requests_connect(Requests *requests, int consume_socket)
 {
         requests_lock(requests);
         assert(requests->connection.socket < 0);
-        if (requests->error)
+        if (requests->error) {
                 (void)close_fd(consume_socket);
-        else
+        } else {
                 requests->connection.socket = consume_socket;
+                requests->is_opening = true;
+        }
         /* Who reads is asleep without it. */
         requests_wake(requests);
         requests_unlock(requests);
@@ -102,6 +81,8 @@ void requests_free(Requests *requests)
                 return;
         assert(list_is_empty(&requests->by_age));
         assert(requests->n_sleeping == 0);
+        reconnect_forget_told(requests, UINT64_MAX);
+        free(requests->items);
         connection_deinit(&requests->connection);
         requests->wake_fd = close_fd(requests->wake_fd);
         proto_decoder_free(requests->decoder);
@@ -145,13 +126,13 @@ void requests_wake(Requests *requests)
 
 /* --- the table: with the lock ------------------------------------------------------------------------------------------ */
 
-static void table_insert(Requests *requests, Request *request)
+void requests_insert(Requests *requests, Request *request)
 {
         list_push_back(&requests->buckets[request->id % REQUEST_BUCKETS], &request->link);
         list_push_back(&requests->by_age, &request->age_link);
 }
 
-static void table_remove(Request *request)
+void requests_remove(Request *request)
 {
         list_unlink(&request->link);
         list_unlink(&request->age_link);
@@ -165,7 +146,7 @@ static Request *table_take(Requests *requests, uint64_t id)
                 Request *request = LIST_ENTRY(link, Request, link);
 
                 if (request->id == id) {
-                        table_remove(request);
+                        requests_remove(request);
                         return request;
                 }
         }
@@ -174,8 +155,14 @@ static Request *table_take(Requests *requests, uint64_t id)
 
 /* --- ending requests ---------------------------------------------------------------------------------------------------- */
 
-/* With @refusal, which is about the connection, as the reply to each where there is one. */
-static void end_all(Requests *requests, int error, const ProtoReply *refusal)
+void requests_end(Request *request, int error, const ProtoReply *reply, int *fds, size_t n_fds)
+{
+        /* Its memory is the caller's again as soon as it is done. */
+        reconnect_copy_free(steal_ptr(&request->copy));
+        request->done(request, error, reply, fds, n_fds);
+}
+
+void requests_end_all(Requests *requests, int error, const ProtoReply *refusal)
 {
         requests_lock(requests);
         if (requests->error == 0)
@@ -186,12 +173,22 @@ static void end_all(Requests *requests, int error, const ProtoReply *refusal)
 
                 if (!request)
                         break;
-                table_remove(request);
+                requests_remove(request);
                 requests_unlock(requests);
-                request->done(request, refusal ? 0 : error, refusal, NULL, 0);
+                requests_end(request, refusal ? 0 : error, refusal, NULL, 0);
                 requests_lock(requests);
         }
         requests_unlock(requests);
+}
+
+/* The same, for good. */
+static void end_all(Requests *requests, int error, const ProtoReply *refusal)
+{
+        requests_lock(requests);
+        requests->is_ended = true;
+        requests->link = REQUESTS_UP;
+        requests_unlock(requests);
+        requests_end_all(requests, error, refusal);
 }
 
 static void end_overdue(Requests *requests)
@@ -212,9 +209,9 @@ static void end_overdue(Requests *requests)
                                 continue;
                         if (request->deadline_ns > now_ns)
                                 break;
-                        table_remove(request);
+                        requests_remove(request);
                         requests_unlock(requests);
-                        request->done(request, FOLIO_E_TIMEOUT, NULL, NULL, 0);
+                        requests_end(request, FOLIO_E_TIMEOUT, NULL, NULL, 0);
                         requests_lock(requests);
                         found = true;
                         break;
@@ -256,8 +253,7 @@ int requests_get_error(Requests *requests)
 
 /* --- sending ------------------------------------------------------------------------------------------------------------ */
 
-/* With the lock. */
-static int send_bytes(Requests *requests, const void *bytes, size_t n_bytes, bool is_hint)
+int requests_put(Requests *requests, const void *bytes, size_t n_bytes, bool is_hint)
 {
         bool had_queued = connection_has_queued(&requests->connection);
         int r = connection_send(&requests->connection, bytes, n_bytes, is_hint);
@@ -267,34 +263,68 @@ static int send_bytes(Requests *requests, const void *bytes, size_t n_bytes, boo
         return r;
 }
 
+/* With the lock: @request stands in the table. 0, or why it cannot be sent. */
+static int send_or_hold(Requests *requests, Request *request, const void *bytes, size_t n_bytes)
+{
+        int r;
+
+        if (requests->link != REQUESTS_UP)
+                return 0;
+        if (request->copy)
+                request->copy->is_sent = true;
+        r = requests_put(requests, bytes, n_bytes, false);
+        /* That the other side has hung up is the reader's to find, behind what it said before. */
+        if (r == 0 || r == CONNECTION_E_GONE)
+                return 0;
+        return r == -ENOMEM ? FOLIO_E_NO_MEMORY : FOLIO_E_DAEMON_GONE;
+}
+
+/* Where nobody has been there, each pause one request looks whether there is now. */
+static void look_again(Requests *requests)
+{
+        bool is_due;
+
+        requests_lock(requests);
+        is_due = requests->link == REQUESTS_ABSENT && connection_now_ns() >= requests->next_ns;
+        requests_unlock(requests);
+        if (is_due)
+                requests_turn(requests);
+}
+
 void requests_send(Requests *requests, Request *request, ProtoRequest *message)
 {
         uint8_t bytes[PROTO_MESSAGE_BYTES_MAX];
         size_t n_bytes;
-        int error = 0, r;
+        int error = 0;
 
         /* Ids are never used again: 2^64 of them last. 0 means "do not answer". */
         request->id = message->id = atomic_fetch_add(&requests->last_id, 1) + 1;
+        request->copy = NULL;
         if (!proto_encode_request(message, bytes, &n_bytes)) {
                 request->done(request, FOLIO_E_PROTOCOL, NULL, NULL, 0);
                 return;
+        }
+        if (requests->can_reconnect) {
+                look_again(requests);
+                request->copy = reconnect_copy(requests, message, bytes, n_bytes);
+                if (!request->copy) {
+                        request->done(request, FOLIO_E_NO_MEMORY, NULL, NULL, 0);
+                        return;
+                }
         }
         requests_lock(requests);
         error = requests->error;
         if (error == 0) {
                 request->deadline_ns = requests->timeout_ns == UINT64_MAX ? UINT64_MAX :
                                                                             connection_now_ns() + requests->timeout_ns;
-                table_insert(requests, request);
-                r = send_bytes(requests, bytes, n_bytes, false);
-                /* That the other side has hung up is the reader's to find, behind what it said before. */
-                if (r != 0 && r != CONNECTION_E_GONE) {
-                        error = r == -ENOMEM ? FOLIO_E_NO_MEMORY : FOLIO_E_DAEMON_GONE;
-                        table_remove(request);
-                }
+                requests_insert(requests, request);
+                error = send_or_hold(requests, request, bytes, n_bytes);
+                if (error)
+                        requests_remove(request);
         }
         requests_unlock(requests);
         if (error)
-                request->done(request, error, NULL, NULL, 0);
+                requests_end(request, error, NULL, NULL, 0);
 }
 
 void requests_tell(Requests *requests, ProtoRequest *message, bool is_hint)
@@ -306,9 +336,11 @@ void requests_tell(Requests *requests, ProtoRequest *message, bool is_hint)
         if (!proto_encode_request(message, bytes, &n_bytes))
                 return;
         requests_lock(requests);
-        /* Nobody waits for the outcome: a daemon that is gone has forgotten what this would have been about. */
-        if (requests->error == 0)
-                (void)send_bytes(requests, bytes, n_bytes, is_hint);
+        if (requests->can_reconnect && !is_hint && !requests->is_ended)
+                reconnect_keep_told(requests, bytes, n_bytes);
+        /* Nobody waits for the outcome; and a hint is about what a daemon that comes looks at by itself. */
+        if (requests->error == 0 && requests->link == REQUESTS_UP)
+                (void)requests_put(requests, bytes, n_bytes, is_hint);
         requests_unlock(requests);
 }
 
@@ -323,10 +355,12 @@ void requests_expect(Requests *requests, uint64_t id, Request *request)
 
         request->id = id;
         request->deadline_ns = UINT64_MAX;
+        request->copy = NULL;
         requests_lock(requests);
-        error = requests->error;
+        /* What was under way at an end is never answered late. */
+        error = requests->link == REQUESTS_UP ? requests->error : FOLIO_E_DAEMON_GONE;
         if (error == 0)
-                table_insert(requests, request);
+                requests_insert(requests, request);
         requests_unlock(requests);
         if (error)
                 request->done(request, error, NULL, NULL, 0);
@@ -340,11 +374,31 @@ static void close_left(int *fds, size_t n_fds)
                 fds[i] = close_fd(fds[i]);
 }
 
+/* Whose answer @reply is; one that nobody waits for any more is late. */
+static void receive_reply(Requests *requests, bool has_lost_fds, const ProtoReply *reply, size_t n_fds)
+{
+        ProtoReply whole;
+        Request *request;
+
+        requests_lock(requests);
+        request = table_take(requests, reply->id);
+        if (!list_is_empty(&requests->told))
+                reconnect_forget_told(requests, reply->id);
+        requests_unlock(requests);
+        if (!request)
+                return;
+        if (request->copy && request->copy->n_done > 0)
+                reply = reconnect_join(requests, request->copy, reply, &whole);
+        if (has_lost_fds)
+                requests_end(request, FOLIO_E_LIMIT, reply, NULL, 0);
+        else
+                requests_end(request, 0, reply, requests->fds, n_fds);
+}
+
 /* One packet. False: nothing (more) to be read now. */
 static bool receive_one(Requests *requests)
 {
         size_t n_bytes = 0, n_fds = 0, n_uninvited = 0;
-        Request *request;
         ProtoReply reply;
         int r;
 
@@ -355,7 +409,8 @@ static bool receive_one(Requests *requests)
         if (r == CHANNEL_E_AGAIN || r == -EINTR)
                 return false;
         if (r != CHANNEL_OK && r != CHANNEL_E_FDS_LOST) {
-                end_all(requests, r == CHANNEL_E_TRUNCATED ? FOLIO_E_PROTOCOL : FOLIO_E_DAEMON_GONE, NULL);
+                if (r == CHANNEL_E_TRUNCATED || !reconnect_lose(requests))
+                        end_all(requests, r == CHANNEL_E_TRUNCATED ? FOLIO_E_PROTOCOL : FOLIO_E_DAEMON_GONE, NULL);
                 return false;
         }
         if (!proto_decode_reply(requests->decoder, requests->packet, n_bytes, &reply)) {
@@ -365,17 +420,13 @@ static bool receive_one(Requests *requests)
         }
         if (reply.id == 0 && reply.status != STATUS_OK) {
                 close_left(requests->fds, n_fds);
-                end_all(requests, FOLIO_E_DAEMON_GONE, &reply);
+                if (requests->link == REQUESTS_GREETING)
+                        reconnect_refuse(requests, FOLIO_E_DAEMON_GONE, &reply);
+                else
+                        end_all(requests, FOLIO_E_DAEMON_GONE, &reply);
                 return false;
         }
-        requests_lock(requests);
-        request = table_take(requests, reply.id);
-        requests_unlock(requests);
-        /* One that nobody waits for any more is late, and its descriptors are closed below. */
-        if (request && r == CHANNEL_E_FDS_LOST)
-                request->done(request, FOLIO_E_LIMIT, &reply, NULL, 0);
-        else if (request)
-                request->done(request, 0, &reply, requests->fds, n_fds);
+        receive_reply(requests, r == CHANNEL_E_FDS_LOST, &reply, n_fds);
         close_left(requests->fds, n_fds);
         return true;
 }
@@ -388,7 +439,7 @@ static void flush(Requests *requests)
         r = connection_has_queued(&requests->connection) ? connection_flush(&requests->connection) : 0;
         requests_unlock(requests);
         /* What the other side has sent before it hung up is read first: receive_one() finds the end. */
-        if (r != 0 && r != CONNECTION_E_GONE)
+        if (r != 0 && r != CONNECTION_E_GONE && !reconnect_lose(requests))
                 end_all(requests, FOLIO_E_DAEMON_GONE, NULL);
 }
 
@@ -439,6 +490,7 @@ void requests_turn(Requests *requests)
         flush(requests);
         for (unsigned i = 0; i < PACKETS_PER_TURN_MAX && receive_one(requests); i++)
                 ;
+        reconnect_step(requests);
         end_overdue(requests);
         requests_lock(requests);
         requests->is_reading = false;
@@ -463,6 +515,7 @@ static void read_until(Requests *requests, bool (*is_enough)(void *userdata), vo
                         more = more && !is_enough(userdata);
                         requests_unlock(requests);
                 } while (more);
+                reconnect_step(requests);
                 end_overdue(requests);
                 requests_lock(requests);
         }
@@ -487,12 +540,29 @@ void requests_wait(Requests *requests, bool (*is_enough)(void *userdata), void *
 
 bool requests_is_alive(Requests *requests)
 {
-        return requests_get_error(requests) == 0 && connection_is_alive(&requests->connection);
+        bool is_alive;
+
+        /* With the lock: the socket can be closed by who reads. */
+        requests_lock(requests);
+        is_alive = requests->error == 0 && requests->link == REQUESTS_UP && connection_is_alive(&requests->connection);
+        requests_unlock(requests);
+        return is_alive;
 }
 
 int requests_get_socket(Requests *requests)
 {
         return requests->connection.socket;
+}
+
+int requests_get_connection(Requests *requests, uint32_t *ret_serial)
+{
+        int socket;
+
+        requests_lock(requests);
+        socket = requests->connection.socket;
+        *ret_serial = requests->serial;
+        requests_unlock(requests);
+        return socket;
 }
 
 bool requests_wants_room(Requests *requests)
@@ -509,14 +579,15 @@ uint64_t requests_next_deadline_ns(Requests *requests)
 {
         uint64_t deadline_ns = UINT64_MAX;
 
-        if (requests->timeout_ns == UINT64_MAX)
-                return UINT64_MAX;
         requests_lock(requests);
-        LIST_FOREACH(link, &requests->by_age) {
-                deadline_ns = LIST_ENTRY(link, Request, age_link)->deadline_ns;
-                if (deadline_ns != UINT64_MAX)
-                        break;
-        }
+        if (requests->timeout_ns != UINT64_MAX)
+                LIST_FOREACH(link, &requests->by_age) {
+                        deadline_ns = LIST_ENTRY(link, Request, age_link)->deadline_ns;
+                        if (deadline_ns != UINT64_MAX)
+                                break;
+                }
+        if (requests->link == REQUESTS_LOST)
+                deadline_ns = MIN(deadline_ns, requests->next_ns);
         requests_unlock(requests);
         return deadline_ns;
 }

@@ -33,11 +33,13 @@ struct Request {
         uint64_t id;
         uint64_t deadline_ns;
         RequestDoneFn done;
+        struct RequestCopy *copy;    /* what to send again: of reconnect.c; NULL: nothing */
 };
 
 /*
  * @timeout_ns: of each request; UINT64_MAX: none. The socket is taken over whatever happens; -1: requests_connect() brings
- * it, and nothing is sent before. 0 or a negative errno.
+ * it, and nothing is sent before. Where a connection that came so ends before reconnect_enable(), what waits for an answer
+ * ends, and another can be brought. 0 or a negative errno.
  */
 int requests_new(int consume_socket, uint64_t timeout_ns, Requests **ret);
 void requests_connect(Requests *requests, int consume_socket);
@@ -74,17 +76,21 @@ void requests_set_timeout(Requests *requests, uint64_t timeout_ns);
 /* Hangs up: ends all requests with @error, later ones with FOLIO_E_DAEMON_GONE. Nobody reads or waits any more. */
 void requests_close(Requests *requests, int error);
 
-/* The connection is of no use: ends all requests, and later ones, with @error. */
+/* The connection is of no use, for good: ends all requests, and later ones, with @error. */
 void requests_fail(Requests *requests, int error);
 
-/* 0, or why the connection is of no use any more. */
+/* 0, or why nothing can be asked for now: for good, or, with reconnect.h, until somebody listens again. */
 int requests_get_error(Requests *requests);
 
-/* Whether the other side still holds its end; looks at the socket. */
+/* Whether the other side still holds its end, and all has been said that must be said first; looks at the socket. */
 bool requests_is_alive(Requests *requests);
 
-/* For an event loop: the socket, borrowed; whether it should wait for room too; the earliest deadline (UINT64_MAX: none). */
+/*
+ * For an event loop: the socket, borrowed, and with it a number that tells one connection from the next; whether it
+ * should wait for room too; when something is due next (UINT64_MAX: never).
+ */
 int requests_get_socket(Requests *requests);
+int requests_get_connection(Requests *requests, uint32_t *ret_serial);
 bool requests_wants_room(Requests *requests);
 uint64_t requests_next_deadline_ns(Requests *requests);
 

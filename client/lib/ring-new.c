@@ -145,6 +145,7 @@ int ring_new(const RingConfig *config, int consume_fd, int consume_bell_fd, Ring
         if (begun != atomic_load_explicit(&ring->shared->tail, memory_order_relaxed) || begun > UINT64_MAX / 2)
                 return RING_E_LAYOUT;
         ring->n_failed = atomic_load_explicit(&ring->shared->n_failed, memory_order_relaxed);
+        atomic_init(&ring->n_restarts, atomic_load_explicit(&ring->shared->n_restarts, memory_order_acquire));
         atomic_init(&ring->tail, begun);
         atomic_init(&ring->seen, begun);
         for (size_t i = 0; i < RING_LATEST; i++)
@@ -164,4 +165,14 @@ void ring_free(Ring *ring)
                 return;
         (void)pthread_mutex_destroy(&ring->lock);
         ring_unmap(ring);
+}
+
+uint32_t ring_count_restarts(const Ring *ring)
+{
+        return atomic_load_explicit(&ring->shared->n_restarts, memory_order_acquire);
+}
+
+bool ring_is_taken_over(const Ring *ring)
+{
+        return ring_count_restarts(ring) != atomic_load_explicit(&ring->n_restarts, memory_order_acquire);
 }

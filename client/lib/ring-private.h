@@ -34,6 +34,7 @@ struct Ring {
         /* Written seldom, read by every reader. */
         _Alignas(RING_LINE_BYTES) _Atomic uint64_t seen;
         atomic_bool is_broken;       /* it is of no use any more */
+        _Atomic uint32_t n_restarts; /* as it was when what the daemon at work has done could be seen */
         atomic_bool is_gone;         /* there is nobody to wait for */
         atomic_bool has_rung;        /* the daemon was asleep, and nobody has waited since */
         _Alignas(RING_LINE_BYTES) _Atomic uint32_t latest[RING_LATEST];

@@ -29,7 +29,7 @@
 #include "client/lib/ring-private.h"
 #include "proto/status.h"
 
-#define RING_SLICE_NS (UINT64_C(250) * 1000 * 1000)
+#define RING_SLICE_NS (UINT64_C(50) * 1000 * 1000)
 /* So many looks at the head between two at the clock; and a longer step of it means that we did not run. */
 #define RING_LOOKS 8u
 #define RING_GAP_NS 8000u
@@ -364,6 +364,16 @@ static uint32_t ring_latest_place(uint64_t hash)
         return (uint32_t)(hash ^ hash >> 32) & (RING_LATEST - 1);
 }
 
+static void ring_ring_bell(Ring *ring)
+{
+        uint64_t one = 1;
+
+        atomic_store_explicit(&ring->has_rung, true, memory_order_relaxed);
+        atomic_store_explicit(&ring->shared->bell_cpu, (uint32_t)(sched_getcpu() + 1), memory_order_relaxed);
+        /* Full is as good as rung; anything else is noticed by who waits. */
+        (void)!write(ring->bell_fd, &one, sizeof(one));
+}
+
 void ring_submit(Ring *ring, uint64_t hash, bool wants_result)
 {
         uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_relaxed);
@@ -381,14 +391,32 @@ void ring_submit(Ring *ring, uint64_t hash, bool wants_result)
         atomic_store_explicit(&ring->tail, tail, memory_order_release);
         is_asleep = ring_publish_tail(ring->shared, tail);
         ring_unlock(ring);
-        if (is_asleep) {
-                uint64_t one = 1;
+        if (is_asleep)
+                ring_ring_bell(ring);
+}
 
-                atomic_store_explicit(&ring->has_rung, true, memory_order_relaxed);
-                atomic_store_explicit(&ring->shared->bell_cpu, (uint32_t)(sched_getcpu() + 1), memory_order_relaxed);
-                /* Full is as good as rung; anything else is noticed by who waits. */
-                (void)!write(ring->bell_fd, &one, sizeof(one));
-        }
+/* -- another daemon ------------------------------------------------------------------------------------------------- */
+
+void ring_resume(Ring *ring, uint32_t n_restarts)
+{
+        atomic_store_explicit(&ring->n_restarts, n_restarts, memory_order_release);
+        atomic_store_explicit(&ring->is_gone, false, memory_order_relaxed);
+        /* The one that has ended may have said that it was awake. */
+        ring_ring_bell(ring);
+}
+
+uint64_t ring_lose(Ring *ring)
+{
+        uint64_t n;
+
+        ring_lock(ring);
+        (void)ring_look(ring);
+        n = ring_tail(ring) - ring_seen(ring);
+        atomic_store_explicit(&ring->is_gone, true, memory_order_relaxed);
+        atomic_store_explicit(&ring->is_broken, true, memory_order_relaxed);
+        ring->look_at = 0;
+        ring_unlock(ring);
+        return n;
 }
 
 /* -- asking what came of them -------------------------------------------------------------------------------------- */

@@ -27,7 +27,10 @@ enum {
 };
 
 typedef struct RingConfig {
-        /* Is there still somebody at the other end? Asked from time to time by who waits. */
+        /*
+         * Is there still somebody at the other end, or will there be? Asked from time to time by who waits. Where there will
+         * not, all that is under way is given up, until ring_resume().
+         */
         bool (*is_alive)(void *userdata);
         /* A record that nobody waits for has failed. With the ring's lock; must not come back here. @text is ""
          * where the daemon had no room for the sentence. */
@@ -70,6 +73,19 @@ bool ring_try_result(Ring *ring, uint64_t sequence, RingResult *ret, char *text)
 
 /* Nobody will ask for the result of @sequence any more; if it failed, or fails, on_failure() is told. */
 void ring_forget_result(Ring *ring, uint64_t sequence);
+
+/*
+ * How many daemons have taken the ring over, and whether one has since @n_restarts of ring_resume(): what it has carried
+ * out does not show where the one before showed it.
+ */
+uint32_t ring_count_restarts(const Ring *ring);
+bool ring_is_taken_over(const Ring *ring);
+
+/* Another daemon has taken the ring over, as it was, and what it has done can be seen: as the @n_restarts-th. */
+void ring_resume(Ring *ring, uint32_t n_restarts);
+
+/* None ever will: whoever waits is told, and is from now on. How many records were under way. */
+uint64_t ring_lose(Ring *ring);
 
 uint64_t ring_tail(Ring *ring);  /* records submitted */
 

@@ -83,19 +83,24 @@ static int space_read_header(int fd, void *header, size_t n_bytes, uint64_t *ret
         return copy_from_fd(fd, 0, header, n_bytes);
 }
 
+static int space_read_index(const ProtoNamespace *ns, int fd, LayoutIndexHeader *ret)
+{
+        uint64_t file_bytes = 0;
+        int r = space_read_header(fd, ret, sizeof(*ret), &file_bytes);
+
+        return r != 0 || space_is_index(ret, ns, file_bytes) ? r : SPACE_E_LAYOUT;
+}
+
 static int space_map_index(Space *space, const ProtoNamespace *ns, int fd)
 {
         LayoutIndexHeader header;
-        uint64_t file_bytes = 0;
         uint8_t *base;
         void *data;
         int r;
 
-        r = space_read_header(fd, &header, sizeof(header), &file_bytes);
+        r = space_read_index(ns, fd, &header);
         if (r != 0)
                 return r;
-        if (!space_is_index(&header, ns, file_bytes))
-                return SPACE_E_LAYOUT;
         r = maps_map(fd, header.region_bytes, PROT_READ, &data);
         if (r < 0)
                 return r;
@@ -114,18 +119,23 @@ static int space_map_index(Space *space, const ProtoNamespace *ns, int fd)
         return 0;
 }
 
+static int space_read_pins(const Space *space, int fd, LayoutPinsHeader *ret)
+{
+        uint64_t file_bytes = 0;
+        int r = space_read_header(fd, ret, sizeof(*ret), &file_bytes);
+
+        return r != 0 || space_is_pins(ret, space->header.n_slots_max, file_bytes) ? r : SPACE_E_LAYOUT;
+}
+
 static int space_map_pins(Space *space, int fd)
 {
         LayoutPinsHeader header;
-        uint64_t file_bytes = 0;
         void *data;
         int r;
 
-        r = space_read_header(fd, &header, sizeof(header), &file_bytes);
+        r = space_read_pins(space, fd, &header);
         if (r != 0)
                 return r;
-        if (!space_is_pins(&header, space->header.n_slots_max, file_bytes))
-                return SPACE_E_LAYOUT;
         r = maps_map(fd, header.region_bytes, PROT_READ | PROT_WRITE, &data);
         if (r < 0)
                 return r;
@@ -153,7 +163,7 @@ static void space_free(Space *space)
 
 DEFINE_CLEANUP(Space *, cleanup_space, space_free)
 
-int space_new(const ProtoNamespace *ns, uint64_t connection, int consume_index_fd, int consume_pins_fd, Space **ret)
+int space_new(const ProtoNamespace *ns, uint64_t instance, int consume_index_fd, int consume_pins_fd, Space **ret)
 {
         _cleanup_(cleanup_fd) int index_fd = consume_index_fd;
         _cleanup_(cleanup_fd) int pins_fd = consume_pins_fd;
@@ -170,7 +180,7 @@ int space_new(const ProtoNamespace *ns, uint64_t connection, int consume_index_f
         space->name[sizeof(space->name) - 1] = '\0';
         space->id = ns->id;
         space->rights = ns->rights;
-        space->connection = connection;
+        space->instance = instance;
         if (index_fd >= 0) {
                 r = space_map_index(space, ns, index_fd);
                 if (r != 0)
@@ -182,6 +192,109 @@ int space_new(const ProtoNamespace *ns, uint64_t connection, int consume_index_f
         *ret = steal_ptr(&space);
         return 0;
 }
+
+/* --- another daemon's ----------------------------------------------------------------------------------------------- */
+
+/* Everything but which index of its namespace it is, and what the daemon keeps there for its successor. */
+static bool space_is_same_shape(const LayoutIndexHeader *a, const LayoutIndexHeader *b)
+{
+        return a->region_bytes == b->region_bytes && a->instance == b->instance && a->hash_seed == b->hash_seed &&
+               a->namespace_id == b->namespace_id && a->n_slots_max == b->n_slots_max && a->n_buckets_max == b->n_buckets_max &&
+               a->n_overflow_max == b->n_overflow_max && a->n_graves == b->n_graves && a->n_events == b->n_events &&
+               a->buckets_offset == b->buckets_offset && a->overflow_offset == b->overflow_offset &&
+               a->slots_offset == b->slots_offset && a->graves_offset == b->graves_offset &&
+               a->events_offset == b->events_offset && a->heap_offset == b->heap_offset && a->heap_bytes == b->heap_bytes;
+}
+
+/* What is counted in the old table, to a new one that nobody uses yet, mapped at @base. */
+static void space_copy_pins(const Space *space, const LayoutPinsHeader *header, uint8_t *base)
+{
+        _Atomic uint8_t *summary = (_Atomic uint8_t *)(base + header->summary_offset);
+        _Atomic uint32_t *counters = (_Atomic uint32_t *)(base + header->counters_offset);
+        uint32_t n_slots = space->header.n_slots_max;
+
+        for (uint32_t slot = 0; slot < n_slots; slot++) {
+                uint32_t n;
+
+                if (!atomic_load_explicit(&space->pin_summary[slot / LAYOUT_PINS_PER_SUMMARY], memory_order_relaxed)) {
+                        slot |= LAYOUT_PINS_PER_SUMMARY - 1;
+                        continue;
+                }
+                n = atomic_load_explicit(&space->pin_counters[slot], memory_order_seq_cst);
+                if (n == 0)
+                        continue;
+                atomic_store_explicit(&summary[slot / LAYOUT_PINS_PER_SUMMARY], 1, memory_order_relaxed);
+                atomic_store_explicit(&counters[slot], n, memory_order_seq_cst);
+        }
+}
+
+static int space_replace_pins(Space *space, int fd)
+{
+        LayoutPinsHeader header;
+        void *data;
+        int r;
+
+        r = space_read_pins(space, fd, &header);
+        if (r != 0)
+                return r;
+        if (header.region_bytes != space->pins_bytes ||
+            header.summary_offset != (uint64_t)((uint8_t *)space->pin_summary - (uint8_t *)space->pins) ||
+            header.counters_offset != (uint64_t)((uint8_t *)space->pin_counters - (uint8_t *)space->pins))
+                return SPACE_E_LAYOUT;
+        r = maps_map(fd, header.region_bytes, PROT_READ | PROT_WRITE, &data);
+        if (r < 0)
+                return r;
+        space_copy_pins(space, &header, data);
+        r = maps_map_over(fd, header.region_bytes, PROT_READ | PROT_WRITE, space->pins);
+        if (r == 0 && madvise(space->pins, space->pins_bytes, MADV_DONTFORK) < 0)
+                r = -errno;
+        maps_unmap(data, (size_t)header.region_bytes);
+        return r;
+}
+
+int space_replace(Space *space, const ProtoNamespace *ns, int consume_index_fd, int consume_pins_fd)
+{
+        _cleanup_(cleanup_fd) int index_fd = consume_index_fd;
+        _cleanup_(cleanup_fd) int pins_fd = consume_pins_fd;
+        LayoutIndexHeader header;
+        int r;
+
+        if (ns->id != space->id || (index_fd < 0) != !space->shared)
+                return SPACE_E_LAYOUT;
+        if (space->rights != ns->rights)
+                space->rights = ns->rights;
+        if (!space->shared)
+                return 0;
+        r = space_read_index(ns, index_fd, &header);
+        if (r != 0)
+                return r;
+        header.heap_bytes = ALIGN_DOWN(header.heap_bytes, (uint64_t)LAYOUT_HEAP_UNIT_BYTES);
+        if (!space_is_same_shape(&space->header, &header))
+                return SPACE_E_LAYOUT;
+        r = pins_fd >= 0 ? space_replace_pins(space, pins_fd) : 0;
+        return r != 0 ? r : maps_map_over(index_fd, header.region_bytes, PROT_READ, space->shared);
+}
+
+void space_close(Space *space)
+{
+        size_t n_bytes = PAGE_BYTES;
+        LayoutIndexHeader *page;
+
+        atomic_store_explicit(&space->is_gone, true, memory_order_release);
+        if (!space->shared)
+                return;
+        /* What says so is a word that only its daemon writes. So the page that it is in becomes ours. */
+        page = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (page == MAP_FAILED)
+                return;
+        memcpy(page, space->shared, n_bytes);
+        atomic_store(&page->is_closed, 1);
+        if (mprotect(page, n_bytes, PROT_READ) < 0 ||
+            mremap(page, n_bytes, n_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, space->shared) == MAP_FAILED)
+                (void)munmap(page, n_bytes);
+}
+
+/* --- references ------------------------------------------------------------------------------------------------------ */
 
 Space *space_ref(Space *space)
 {

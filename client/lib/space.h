@@ -20,7 +20,8 @@ typedef struct Space {
         char name[FOLIO_NAMESPACE_BYTES_MAX + 1];
         uint32_t id;
         uint32_t rights;
-        uint64_t connection;         /* number of the connection it belongs to: after a reconnect there is a new space */
+        uint64_t instance;           /* of the store: its numbers mean nothing to another one */
+        atomic_bool is_gone;         /* without the read right: it is not to be used any more */
         /* All NULL or 0 without the read right. */
         LayoutIndexHeader header;    /* private copy of the constant part */
         LayoutIndexHeader *shared;   /* for n_buckets, n_slots, event_sequence, is_closed */
@@ -40,8 +41,19 @@ typedef struct Space {
 enum { SPACE_E_LAYOUT = 1 }; /* not an index we can read: wrong magic, version, flags or geometry */
 
 /* The descriptors are taken over whatever happens; -1 for both without the read right. */
-int space_new(const ProtoNamespace *ns, uint64_t connection, int consume_index_fd, int consume_pins_fd, Space **ret);
+int space_new(const ProtoNamespace *ns, uint64_t instance, int consume_index_fd, int consume_pins_fd, Space **ret);
 Space *space_ref(Space *space);
 void space_unref(Space *space);
+
+/*
+ * The next daemon of the same store has made its index anew, with the same objects in the same slots: it takes the place
+ * of the old one, where that is mapped. So does the pin table, with what is counted in the old one; -1: the table is the
+ * same as before. Readers may be at work, but nobody who changes a pin. 0; SPACE_E_LAYOUT: it is laid out in another
+ * way, and the space is as it was; a negative errno.
+ */
+int space_replace(Space *space, const ProtoNamespace *ns, int consume_index_fd, int consume_pins_fd);
+
+/* From now on the space reads as closed, whatever its daemon did. What is held through it can still be read. */
+void space_close(Space *space);
 
 #endif

@@ -17,12 +17,14 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/macro.h"
 #include "client/lib/maps.h"
+#include "proto/staging.h"
 
 #define STAGING_GRANULE_BYTES ((size_t)64)
 #define STAGING_GRANULES_MAX (UINT32_C(1) << 30)
@@ -40,7 +42,7 @@ typedef struct StagingGranule {
 struct Staging {
         pthread_mutex_t lock;
         uint8_t *data;
-        size_t n_bytes;
+        size_t n_bytes, n_mapped;    /* behind them is what proto/staging.h says */
         StagingGranule *books;
         uint32_t n_granules;
         uint32_t classes;
@@ -155,14 +157,108 @@ uint64_t staging_offset(const Staging *staging, const void *data)
         return offset;
 }
 
+void staging_end(Staging *staging)
+{
+        StagingEnd *end = (StagingEnd *)(void *)(staging->data + staging->n_bytes);
+
+        atomic_store_explicit(&end->is_over, 1, memory_order_release);
+}
+
+void staging_arrive(Staging *staging, uint64_t start)
+{
+        StagingEnd *end = (StagingEnd *)(void *)(staging->data + staging->n_bytes);
+
+        atomic_store_explicit(&end->start, start, memory_order_release);
+}
+
+bool staging_is_taken_over(const Staging *staging)
+{
+        StagingEnd *end = (StagingEnd *)(void *)(staging->data + staging->n_bytes);
+
+        /* The daemon stores it, and counts pins behind that: one of us sees the other. */
+        atomic_thread_fence(memory_order_seq_cst);
+        return atomic_load(&end->taken_by) != atomic_load_explicit(&end->start, memory_order_relaxed);
+}
+
 void staging_free(Staging *staging)
 {
         if (!staging)
                 return;
         pthread_mutex_destroy(&staging->lock);
-        maps_unmap(staging->data, staging->n_bytes);
+        maps_unmap(staging->data, staging->n_mapped);
         free(staging->books);
         free(staging);
+}
+
+/* With the lock. Nothing is taken from @n on any more; false: something is in use there. */
+static bool cut(Staging *staging, uint32_t n)
+{
+        uint32_t at, next;
+
+        for (at = 0; at < staging->n_granules; at += staging->books[at].n_granules)
+                if (at + staging->books[at].n_granules > n && !staging->books[at].is_free)
+                        return false;
+        for (at = 0; at < staging->n_granules; at = next) {
+                next = at + staging->books[at].n_granules;
+                if (next <= n)
+                        continue;
+                staging_unlink(staging, at);
+                if (at < n)
+                        staging_link(staging, at, n - at);
+        }
+        staging->n_granules = n;
+        return true;
+}
+
+/* With the lock. What is in use, to the same places of @data. */
+static void copy_used(const Staging *staging, uint8_t *data)
+{
+        for (uint32_t at = 0; at < staging->n_granules; at += staging->books[at].n_granules)
+                if (!staging->books[at].is_free)
+                        memcpy(data + at * STAGING_GRANULE_BYTES, staging->data + at * STAGING_GRANULE_BYTES,
+                               staging->books[at].n_granules * STAGING_GRANULE_BYTES);
+}
+
+/* Of a region of another size as much as there is room for, and its end where ours was. */
+static int map_over(Staging *staging, int fd, uint64_t n_bytes)
+{
+        size_t n = (size_t)MIN(n_bytes, (uint64_t)staging->n_bytes);
+        int r;
+
+        if (n_bytes == staging->n_bytes)
+                return maps_map_over(fd, staging->n_mapped, PROT_READ | PROT_WRITE, staging->data);
+        r = maps_map_over(fd, n, PROT_READ | PROT_WRITE, staging->data);
+        if (r < 0)
+                return r;
+        if (mmap(staging->data + staging->n_bytes, STAGING_END_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,
+                 (off_t)n_bytes) == MAP_FAILED)
+                return -errno;
+        return 0;
+}
+
+int staging_replace(Staging *staging, int consume_fd, uint64_t n_bytes)
+{
+        _cleanup_(cleanup_fd) int fd = consume_fd;
+        uint64_t n_mapped, n_granules = n_bytes / STAGING_GRANULE_BYTES;
+        void *data;
+        int r;
+
+        if (n_granules == 0 || n_bytes % PAGE_BYTES != 0 || staging->n_bytes % PAGE_BYTES != 0 ||
+            !checked_add(n_bytes, STAGING_END_BYTES, &n_mapped))
+                return -EPROTO;
+        r = maps_map(fd, n_mapped, PROT_READ | PROT_WRITE, &data);
+        if (r < 0)
+                return r;
+        pthread_mutex_lock(&staging->lock);
+        if (n_granules >= staging->n_granules || cut(staging, (uint32_t)n_granules)) {
+                copy_used(staging, data);
+                r = map_over(staging, fd, n_bytes);
+        } else {
+                r = -EPROTO;
+        }
+        pthread_mutex_unlock(&staging->lock);
+        maps_unmap(data, n_mapped);
+        return r;
 }
 
 int staging_new(int consume_fd, uint64_t n_bytes, Staging **ret)
@@ -171,6 +267,7 @@ int staging_new(int consume_fd, uint64_t n_bytes, Staging **ret)
         _cleanup_(cleanup_free) Staging *staging = NULL;
         _cleanup_(cleanup_free) StagingGranule *books = NULL;
         uint64_t n_granules = MIN(n_bytes / STAGING_GRANULE_BYTES, (uint64_t)STAGING_GRANULES_MAX);
+        uint64_t n_mapped;
         void *data;
         int r;
 
@@ -183,13 +280,16 @@ int staging_new(int consume_fd, uint64_t n_bytes, Staging **ret)
         r = pthread_mutex_init(&staging->lock, NULL);
         if (r != 0)
                 return -r;
-        r = maps_map(fd, n_bytes, PROT_READ | PROT_WRITE, &data);
+        if (!checked_add(n_bytes, STAGING_END_BYTES, &n_mapped))
+                return -EPROTO;
+        r = maps_map(fd, n_mapped, PROT_READ | PROT_WRITE, &data);
         if (r < 0) {
                 pthread_mutex_destroy(&staging->lock);
                 return r;
         }
         staging->data = data;
         staging->n_bytes = (size_t)n_bytes;
+        staging->n_mapped = (size_t)n_mapped;
         staging->books = steal_ptr(&books);
         staging->n_granules = (uint32_t)n_granules;
         for (unsigned i = 0; i < STAGING_CLASSES; i++)

@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Memory files from memfd_create(): sealable, on a mount of the kernel's own that has no size limit, so the budget is
- * the only one. Mode 0600 from before anybody else sees it, since a memfd is born 0777 (or 0666), and its mode is
- * what keeps another uid from reopening a read-only descriptor for writing.
- *
- * Keeps no state: whether the kernel knows MFD_NOEXEC_SEAL is asked anew for each file, because only EINVAL says that
- * it does not, and a file that could not be made for want of descriptors says nothing about the flag.
+ * the only one.
  */
 #include "daemon/memory/backend.h"
 
@@ -17,24 +13,16 @@
 
 #include "base/cleanup.h"
 #include "base/macro.h"
-
-#ifndef MFD_NOEXEC_SEAL
-#define MFD_NOEXEC_SEAL 0x0008U
-#endif
+#include "daemon/memory/memfd.h"
 
 static int make_file(const char *label, uint64_t size_bytes, int *ret_fd, const char **ret_failed_call)
 {
         _cleanup_(cleanup_fd) int fd = -1;
+        int r;
 
-        *ret_failed_call = "memfd_create";
-        fd = memfd_create(label, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
-        if (fd < 0 && errno == EINVAL)
-                fd = memfd_create(label, MFD_CLOEXEC | MFD_ALLOW_SEALING);
-        if (fd < 0)
-                return -errno;
-        *ret_failed_call = "fchmod";
-        if (fchmod(fd, 0600) < 0)
-                return -errno;
+        r = memfd_make(label, &fd, ret_failed_call);
+        if (r < 0)
+                return r;
         *ret_failed_call = "ftruncate";
         if (size_bytes > INT64_MAX)
                 return -EFBIG;

@@ -9,6 +9,8 @@
  * on for as long as that is open. The child maps only the daemon's own ids, each to itself, since a tmpfs refuses
  * files of owners that its namespace does not know.
  *
+ * Where neither may be, as behind a filter of system calls, somebody else mounts it beforehand, and we are told where.
+ *
  * Refuses to know: seals (tmpfs has none), and what the files are for.
  */
 #include "daemon/memory/backend.h"
@@ -23,8 +25,11 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <linux/magic.h>
 
 #include "base/cleanup.h"
 #include "base/macro.h"
@@ -292,13 +297,12 @@ static const BackendOps tmpfs_ops = {
 
 DEFINE_CLEANUP(Backend *, cleanup_backend, backend_free)
 
-int backend_tmpfs_new(enum folio_huge huge, Backend **ret, const char **ret_failed_call)
+/* Over the mount at @consume_fd: 0, or a negative errno with the call that refused. */
+static int open_backend(int consume_fd, enum folio_huge huge, Backend **ret, const char **ret_failed_call)
 {
         _cleanup_(cleanup_backend) Backend *backend = NULL;
-        _cleanup_(cleanup_fd) int fd = -1;
-        bool want_huge = huge == FOLIO_HUGE_ALWAYS || (huge == FOLIO_HUGE_AUTO && backend_system_allows_huge());
+        _cleanup_(cleanup_fd) int fd_mount = consume_fd, fd = -1;
         TmpfsBackend *tmpfs;
-        TmpfsCall call;
         int r;
 
         *ret_failed_call = "calloc";
@@ -308,15 +312,7 @@ int backend_tmpfs_new(enum folio_huge huge, Backend **ret, const char **ret_fail
         backend = &tmpfs->backend;
         backend->ops = &tmpfs_ops;
         backend->huge = huge;
-        tmpfs->fd_mount = -1;
-
-        r = mount_tmpfs(want_huge, &tmpfs->fd_mount, &call);
-        if (r < 0)
-                *ret_failed_call = call_names[call];
-        if (r == -EPERM)
-                r = mount_by_child(want_huge, &tmpfs->fd_mount, ret_failed_call);
-        if (r < 0)
-                return r;
+        tmpfs->fd_mount = steal_fd(&fd_mount);
 
         r = make_file(tmpfs, PAGE_BYTES, &fd, ret_failed_call);
         if (r < 0)
@@ -327,4 +323,34 @@ int backend_tmpfs_new(enum folio_huge huge, Backend **ret, const char **ret_fail
         *ret_failed_call = NULL;
         *ret = steal_ptr(&backend);
         return 0;
+}
+
+int backend_tmpfs_new(enum folio_huge huge, Backend **ret, const char **ret_failed_call)
+{
+        bool want_huge = huge == FOLIO_HUGE_ALWAYS || (huge == FOLIO_HUGE_AUTO && backend_system_allows_huge());
+        int fd_mount = -1, r;
+        TmpfsCall call;
+
+        r = mount_tmpfs(want_huge, &fd_mount, &call);
+        if (r < 0)
+                *ret_failed_call = call_names[call];
+        if (r == -EPERM)
+                r = mount_by_child(want_huge, &fd_mount, ret_failed_call);
+        return r < 0 ? r : open_backend(fd_mount, huge, ret, ret_failed_call);
+}
+
+int backend_tmpfs_open(const char *directory, enum folio_huge huge, Backend **ret, const char **ret_failed_call)
+{
+        _cleanup_(cleanup_fd) int fd = open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        struct statfs st;
+
+        *ret_failed_call = "open";
+        if (fd < 0)
+                return -errno;
+        *ret_failed_call = "statfs";
+        if (fstatfs(fd, &st) < 0)
+                return -errno;
+        if (st.f_type != TMPFS_MAGIC)
+                return -ENODEV; /* memory is what was asked for */
+        return open_backend(steal_fd(&fd), huge, ret, ret_failed_call);
 }

@@ -44,6 +44,13 @@ struct Backend {
  */
 int backend_memfd_new(enum folio_huge huge, Backend **ret, const char **ret_failed_call);
 int backend_tmpfs_new(enum folio_huge huge, Backend **ret, const char **ret_failed_call);
+
+/*
+ * The same on a tmpfs that is mounted at @directory already, by who could (a unit's TemporaryFileSystem=), for a daemon
+ * that may not mount. That nobody else sees it, and its options, are up to who mounted it: with huge=within_size pages are
+ * huge at allocation, whatever @huge says. -ENODEV from "statfs": it is no tmpfs.
+ */
+int backend_tmpfs_open(const char *directory, enum folio_huge huge, Backend **ret, const char **ret_failed_call);
 void backend_free(Backend *backend);
 
 /*

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/checked.h"
 #include "base/cleanup.h"
@@ -110,6 +111,56 @@ int leased_new(Backend *backend, Region *consume_region, Leased **ret)
         leased->region = consume_region;
         *ret = steal_ptr(&leased);
         return 0;
+}
+
+int leased_restore(Backend *backend, Region *consume_region, uint32_t epoch, Leased **ret)
+{
+        int r = leased_new(backend, consume_region, ret);
+
+        if (r < 0)
+                return r;
+        leased_note_used(*ret);
+        /* Nobody has the new book yet; who has the old one finds another number here. */
+        atomic_store_explicit(&(*ret)->book->epoch, epoch + 1, memory_order_relaxed);
+        return 0;
+}
+
+bool leased_read_old(int book_fd, LeasedOld *ret)
+{
+        LeaseBook book;
+        ssize_t n;
+
+        do
+                n = pread(book_fd, &book, sizeof(book), 0);
+        while (n < 0 && errno == EINTR);
+        if (n != sizeof(book) || book.magic != LEASE_MAGIC || book.version != LEASE_VERSION)
+                return false;
+        *ret = (LeasedOld){
+                .region_id = book.region_id,
+                .epoch = atomic_load_explicit(&book.epoch, memory_order_relaxed),
+                .holder_session = book.holder_session,
+                .holder_number = book.holder_number,
+        };
+        return true;
+}
+
+void leased_note_holder(Leased *leased, uint32_t session, uint32_t number)
+{
+        /* In this order: a holder's number is never seen with another's session. */
+        leased->book->holder_session = 0;
+        atomic_thread_fence(memory_order_release);
+        leased->book->holder_number = number;
+        atomic_thread_fence(memory_order_release);
+        leased->book->holder_session = session;
+}
+
+Region *leased_leave(Leased *leased)
+{
+        Region *region = leased->region;
+
+        region_unref(leased->book_region);
+        free(leased);
+        return region;
 }
 
 Region *leased_free(Leased *leased)

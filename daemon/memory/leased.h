@@ -39,6 +39,27 @@ uint64_t leased_book_bytes(uint64_t region_bytes);
  */
 int leased_new(Backend *backend, Region *consume_region, Leased **ret);
 
+/*
+ * The same for a region that an earlier daemon had, with a new book, in which nothing is taken: it has been used, and
+ * the lease there was in @epoch of it is over.
+ */
+int leased_restore(Backend *backend, Region *consume_region, uint32_t epoch, Leased **ret);
+
+/* What the book that an earlier daemon had of a region says; false: it is none. @fd is borrowed. */
+typedef struct LeasedOld {
+        uint64_t region_id;
+        uint32_t epoch;
+        uint32_t holder_session;     /* 0: nobody */
+        uint32_t holder_number;
+} LeasedOld;
+bool leased_read_old(int book_fd, LeasedOld *ret);
+
+/* Who has the lease, for the next daemon; 0: nobody. */
+void leased_note_holder(Leased *leased, uint32_t session, uint32_t number);
+
+/* We end, and another daemon goes on with it: what is taken stays taken in the book, which goes. */
+Region *leased_leave(Leased *leased);
+
 /* Nothing is taken any more. The book goes; the region is handed back, with its reference. */
 Region *leased_free(Leased *leased);
 

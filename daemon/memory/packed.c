@@ -47,6 +47,9 @@ struct PackedRegion {
         List link;
         Region *region;
         uint64_t n_taken;
+        bool is_old;                 /* its chunks have no neighbours: */
+        List taken;                  /* they are in this list */
+        uint64_t taken_bytes;
 };
 
 struct Packed {
@@ -230,6 +233,101 @@ int packed_add_region(Packed *packed, Region *consume_region)
         return 0;
 }
 
+int packed_add_old_region(Packed *packed, Region *consume_region, PackedRegion **ret)
+{
+        PackedRegion *home = calloc(1, sizeof(*home));
+
+        assert(!consume_region->is_writable);
+        if (!home) {
+                region_unref(consume_region);
+                return -ENOMEM;
+        }
+        home->region = consume_region;
+        home->is_old = true;
+        home->n_taken = 1; /* until it is settled */
+        list_init(&home->taken);
+        list_init(&home->link);
+        list_push_back(&packed->regions, &home->link);
+        packed->usage.n_regions++;
+        packed->usage.region_bytes += consume_region->size_bytes;
+        *ret = home;
+        return 0;
+}
+
+static Region *remove_old_region(Packed *packed, PackedRegion *home)
+{
+        Region *region = home->region;
+
+        packed->usage.n_regions--;
+        packed->usage.region_bytes -= region->size_bytes;
+        list_unlink(&home->link);
+        free(home);
+        return region;
+}
+
+Region *packed_settle_old_region(Packed *packed, PackedRegion *home)
+{
+        assert(home->is_old && home->n_taken > 0);
+        return --home->n_taken == 0 ? remove_old_region(packed, home) : NULL;
+}
+
+PackedRegion *packed_pick_old_region(Packed *packed, bool is_short)
+{
+        PackedRegion *best = NULL;
+
+        LIST_FOREACH(node, &packed->regions)
+        {
+                PackedRegion *home = LIST_ENTRY(node, PackedRegion, link);
+
+                if (!home->is_old || list_is_empty(&home->taken) ||
+                    (!is_short && home->taken_bytes >= home->region->size_bytes / 4 * 3))
+                        continue;
+                if (!best || home->taken_bytes < best->taken_bytes)
+                        best = home;
+        }
+        return best;
+}
+
+uint64_t packed_count_old_chunks(const PackedRegion *home)
+{
+        return home->n_taken;
+}
+
+const Chunk *packed_next_old_chunk(PackedRegion *home)
+{
+        List *node = list_take_front(&home->taken);
+
+        list_push_back(&home->taken, node);
+        return LIST_ENTRY(node, Chunk, bin);
+}
+
+Region *packed_region(PackedRegion *home)
+{
+        return home->region;
+}
+
+int packed_take_old_chunk(Packed *packed, PackedRegion *home, uint64_t offset_bytes, uint64_t n_bytes, uint32_t slot,
+                          Chunk **ret)
+{
+        Chunk *chunk = new_chunk(packed);
+
+        assert(home->is_old && IS_ALIGNED(offset_bytes, UNIT_BYTES) && IS_ALIGNED(n_bytes, UNIT_BYTES) && n_bytes > 0);
+        if (!chunk)
+                return -ENOMEM;
+        chunk->home = home;
+        chunk->region = home->region;
+        chunk->offset_bytes = offset_bytes;
+        chunk->size_bytes = n_bytes;
+        chunk->slot = slot;
+        list_push_back(&home->taken, &chunk->bin);
+        home->taken_bytes += n_bytes;
+        home->n_taken++;
+        packed->usage.n_chunks++;
+        packed->usage.used_bytes += n_bytes;
+        *ret = chunk;
+        return 0;
+}
+
 int packed_take_chunk(Packed *packed, uint64_t n_bytes, Chunk **ret)
 {
         uint64_t taken_bytes;
@@ -290,6 +388,13 @@ void packed_give_chunk(Packed *packed, Chunk *chunk, bool keep, Region **ret_emp
         home->n_taken--;
         packed->usage.n_chunks--;
         packed->usage.used_bytes -= chunk->size_bytes;
+        if (home->is_old) {
+                list_unlink(&chunk->bin);
+                home->taken_bytes -= chunk->size_bytes;
+                slabs_give(chunk);
+                *ret_empty = home->n_taken == 0 ? remove_old_region(packed, home) : NULL;
+                return;
+        }
         if (chunk->next && chunk->next->is_free) {
                 unbin_chunk(packed, chunk->next);
                 merge_next(packed, chunk);

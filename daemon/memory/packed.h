@@ -26,8 +26,9 @@ typedef struct Chunk {
         uint64_t size_bytes;         /* reserved; a multiple of 64 */
         struct Chunk *previous;      /* neighbours in the region, by offset */
         struct Chunk *next;
-        List bin;                    /* of a free chunk */
+        List bin;                    /* of a free chunk; of old ones that are taken: of their region */
         bool is_free;
+        uint32_t slot;               /* of an old one: as it was told */
 } Chunk;
 
 enum { PACKED_E_NO_ROOM = 1 }; /* no free chunk is large enough: add a region */
@@ -43,6 +44,31 @@ int packed_take_chunk(Packed *packed, uint64_t n_bytes, Chunk **ret);
  * packed's any more (the reference goes with it). Otherwise *@ret_empty is NULL.
  */
 void packed_give_chunk(Packed *packed, Chunk *chunk, bool keep, Region **ret_empty);
+
+/*
+ * An *old* region, which an earlier daemon has filled and nobody can write to any more: no chunk of it is ever given
+ * out, what is taken in it is told one by one, by whoever has made sure that it does not overlap, and it is handed out
+ * in *@ret_empty with the last of them, whatever @keep says. @consume_region: not mapped; taken over, also where this
+ * fails. It stays until packed_settle_old_region(), once, which hands it out if it is empty, with its reference.
+ */
+int packed_add_old_region(Packed *packed, Region *consume_region, PackedRegion **ret);
+int packed_take_old_chunk(Packed *packed, PackedRegion *home, uint64_t offset_bytes, uint64_t n_bytes, uint32_t slot,
+                          Chunk **ret);
+Region *packed_settle_old_region(Packed *packed, PackedRegion *home);
+
+/*
+ * The old region of which least is used, if that is less than three quarters, or in any case with @is_short; NULL. And its
+ * chunks, one after the other and again from the beginning; there is one at least.
+ */
+PackedRegion *packed_pick_old_region(Packed *packed, bool is_short);
+uint64_t packed_count_old_chunks(const PackedRegion *home);
+const Chunk *packed_next_old_chunk(PackedRegion *home);
+Region *packed_region(PackedRegion *home); /* borrowed */
+
+static inline bool packed_is_old(const Chunk *chunk)
+{
+        return !chunk->region->is_writable;
+}
 
 /*
  * When no chunk is taken any more: a region that was added and has not been used, handed out in the same way. NULL: none.

@@ -10,6 +10,8 @@
  * another's bytes would be worse than keeping pages that the next attempt will use.
  *
  * Refuses to know: what the bytes are, who may see them, who pays.
+ *
+ * Over 600 lines: its seals, its pages and its end hang on each other.
  */
 #include "daemon/memory/region.h"
 
@@ -34,11 +36,20 @@
 #define SEALS_DAEMON (F_SEAL_FUTURE_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 #define SEALS_FINAL (F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
+static _Atomic uint64_t last_id; /* of the process: also unique among all stores in it */
+
 static uint64_t next_id(void)
 {
-        static _Atomic uint64_t last_id; /* of the process: also unique among all stores in it */
-
         return atomic_fetch_add_explicit(&last_id, 1, memory_order_relaxed) + 1;
+}
+
+static void note_id(uint64_t id)
+{
+        uint64_t last = atomic_load_explicit(&last_id, memory_order_relaxed);
+
+        while (last < id && !atomic_compare_exchange_weak_explicit(&last_id, &last, id, memory_order_relaxed,
+                                                                   memory_order_relaxed))
+                ;
 }
 
 static bool is_sealable(const Region *region)
@@ -89,6 +100,45 @@ int region_new(Backend *backend, const char *label, uint64_t size_bytes, Region 
         return 0;
 }
 
+int region_restore(Backend *backend, uint64_t id, uint64_t size_bytes, uint32_t seals, int consume_fd, Region **ret)
+{
+        _cleanup_(cleanup_fd) int fd = consume_fd;
+        Region *region;
+        struct stat st;
+        int found = 0;
+
+        if (fstat(fd, &st) < 0)
+                return -errno;
+        if (backend->capabilities & BACKEND_SEALABLE) {
+                found = fcntl(fd, F_GET_SEALS);
+                if (found < 0)
+                        return errno == EINVAL ? REGION_E_FOREIGN : -errno;
+                if (seals & ~(uint32_t)found)
+                        return REGION_E_FOREIGN;
+        }
+        if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size != size_bytes || size_bytes == 0 ||
+            size_bytes % PAGE_BYTES != 0)
+                return REGION_E_FOREIGN;
+        region = calloc(1, sizeof(*region));
+        if (!region)
+                return -ENOMEM;
+        atomic_init(&region->n_references, 1);
+        region->backend = backend;
+        region->size_bytes = size_bytes;
+        region->fd = steal_fd(&fd);
+        region->fd_read_only = -1;
+        region->seals = (uint32_t)found;
+        note_id(id);
+        region->id = id ? id : next_id();
+        *ret = region;
+        return 0;
+}
+
+void region_skip_ids(uint64_t skipped_id)
+{
+        note_id(skipped_id);
+}
+
 Region *region_ref(Region *region)
 {
         atomic_fetch_add_explicit(&region->n_references, 1, memory_order_relaxed);
@@ -102,6 +152,8 @@ void region_unref(Region *region)
         region_unmap(region);
         (void)close_fd(region->fd_read_only);
         (void)close_fd(region->fd);
+        if (region->kept)
+                keeper_drop(region->keeper, region->kept);
         free(region);
 }
 
@@ -475,6 +527,20 @@ int region_seal_finally(Region *region)
                 return -errno;
         region->seals = (uint32_t)seals;
         return (region->seals & SEALS_FINAL) == SEALS_FINAL ? 0 : REGION_E_SPOILED;
+}
+
+int region_restore_writing(Region *region)
+{
+        _cleanup_(cleanup_fd) int fd = -1;
+        char path[sizeof("/proc/self/fd/") + 10];
+
+        if ((fcntl(region->fd, F_GETFL) & O_ACCMODE) != O_RDONLY)
+                return 0;
+        snprintf(path, sizeof(path), "/proc/self/fd/%d", region->fd);
+        fd = open(path, O_RDWR | O_CLOEXEC);
+        if (fd < 0 || dup3(fd, region->fd, O_CLOEXEC) < 0)
+                return -errno;
+        return 0;
 }
 
 /* Undoes the first half of region_end_writing(). */

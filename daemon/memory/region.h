@@ -18,6 +18,7 @@
 #include "base/macro.h"
 #include "daemon/memory/backend.h"
 #include "daemon/memory/zeros.h"
+#include "daemon/service/keeper.h"
 
 typedef struct Region {
         atomic_uint n_references;
@@ -31,6 +32,8 @@ typedef struct Region {
         uint32_t seals;              /* F_SEAL_* known to be on it */
         uint64_t n_huge;             /* folios of 2 MiB that whoever made it knows to be in it; 0: not known */
         void *charge;                /* whoever pays; region does not look at it */
+        Keeper *keeper;              /* what keeps it for another process, */
+        Kept *kept;                  /* which is dropped with the last reference; NULL: nothing is */
 } Region;
 
 /*
@@ -42,6 +45,19 @@ bool region_round_size(uint64_t n_bytes, uint64_t *ret);
 
 /* A sparse region of at least @size_bytes, rounded up; one reference. Fast. */
 int region_new(Backend *backend, const char *label, uint64_t size_bytes, Region **ret);
+
+/*
+ * One that an earlier foliod has made: @consume_fd, open for reading and writing, goes over in any case. @id: what it
+ * was (others that are made later have greater ones); 0: a new one. REGION_E_FOREIGN: the file has not that size, or
+ * not all of @seals on it (none are asked for on a backend that cannot seal). Not mapped.
+ */
+int region_restore(Backend *backend, uint64_t id, uint64_t size_bytes, uint32_t seals, int consume_fd, Region **ret);
+
+/* For one that is open for reading only: it is not closed yet (region_end_writing()). Needs /proc, and our own file. */
+int region_restore_writing(Region *region);
+
+/* The ids of those that are made from now on are greater than this one. */
+void region_skip_ids(uint64_t last_id);
 Region *region_ref(Region *region);
 void region_unref(Region *region); /* unmaps, closes */
 
@@ -149,6 +165,7 @@ int region_seal_to_daemon(Region *region);
 enum {
         REGION_E_MAPPED = 1,         /* somebody still maps it writable, or could */
         REGION_E_SPOILED = 2,        /* who wrote it has done to the file what cannot be undone: resized or sealed it */
+        REGION_E_FOREIGN = 3,        /* it is not the file that it is said to be */
 };
 
 /*

@@ -17,6 +17,12 @@ typedef struct RingMemory {
 
 /* @memory is RING_MEMORY_NULL. The bell hangs. 0 or a negative errno. */
 int ring_memory_init(RingMemory *memory);
+
+/*
+ * One that an earlier foliod has made, and that its client has still: @consume_fd goes over in any case. All that is
+ * in it is the client's, the header too. -EBADF: it is not of that size, or could change it.
+ */
+int ring_memory_restore(RingMemory *memory, int consume_fd);
 void ring_memory_deinit(RingMemory *memory);
 
 #endif

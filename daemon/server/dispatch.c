@@ -24,6 +24,7 @@
 #include "daemon/server/shape.h"
 #include "daemon/server/trace.h"
 #include "proto/channel.h"
+#include "proto/layout.h"
 
 #define REPLY_HEAD_BYTES 64 /* id and status of a reply, at most */
 
@@ -243,6 +244,8 @@ static Request *request_new(Dispatch *dispatch, Peer *peer, const ProtoRequest *
                         .verb = from->verb,
                         .namespace_id = from->namespace_id,
                         .item = &request->items[i],
+                        .origin = layout_origin_of_message(session_number(peer_get_session(peer)), from->id,
+                                                           (uint32_t)i),
                         .done = on_op_done,
                         .userdata = request,
                         .fd = -1,
@@ -304,7 +307,34 @@ static void start_object_request(Dispatch *dispatch, Peer *peer, const ProtoRequ
 
 /* --- HELLO -------------------------------------------------------------------------------------------------------- */
 
-static Status open_session(Dispatch *dispatch, Peer *peer, const ProtoRequest *request, char **ret_detail)
+/* For who comes after us: by it a session ends whose client does not come back. */
+static void keep_process(Peer *peer, Session *session)
+{
+        int fd = session_token(session) != 0 ? peer_open_process(peer) : -1;
+
+        session_keep_process(session, fd);
+        (void)close_fd(fd);
+}
+
+/* The session that it had with an earlier foliod; false: there is none, and it gets a new one. */
+static bool resume_session(Dispatch *dispatch, Peer *peer, uint64_t token, const SessionConfig *config)
+{
+        DaemonRing *ring = NULL;
+        Session *session = NULL;
+
+        if (dispatch->config.ghosts)
+                session = ghosts_resume(dispatch->config.ghosts, token, config, &ring);
+        if (!session)
+                return false;
+        keep_process(peer, session);
+        peer_set_session(peer, session);
+        if (ring)
+                daemon_ring_attach(ring, peer);
+        return true;
+}
+
+static Status open_session(Dispatch *dispatch, Peer *peer, const ProtoRequest *request, bool *ret_is_resumed,
+                           char **ret_detail)
 {
         char name[PROTO_CLIENT_NAME_BYTES_MAX + 1];
         SessionConfig config = {
@@ -322,9 +352,14 @@ static Status open_session(Dispatch *dispatch, Peer *peer, const ProtoRequest *r
                 name[request->client_name.n_bytes] = '\0';
                 config.comm = name;
         }
+        *ret_is_resumed = request->resume != 0 && resume_session(dispatch, peer, request->resume, &config);
+        if (*ret_is_resumed)
+                return STATUS_OK;
         status = session_new(dispatch->config.store, &config, &session, ret_detail);
-        if (status == STATUS_OK)
+        if (status == STATUS_OK) {
+                keep_process(peer, session);
                 peer_set_session(peer, session);
+        }
         return status;
 }
 
@@ -349,6 +384,7 @@ static void do_hello(Dispatch *dispatch, Peer *peer, const ProtoRequest *request
                 .daemon_pid = (uint32_t)getpid(),
                 .daemon_version = key_of(dispatch->config.version, 63),
         };
+        size_t n_fds = 0;
         Status status;
 
         if (request->version_min > PROTO_VERSION || request->version_max < PROTO_VERSION) {
@@ -361,15 +397,20 @@ static void do_hello(Dispatch *dispatch, Peer *peer, const ProtoRequest *request
                 peer_finish(peer);
                 return;
         }
-        status = open_session(dispatch, peer, request, &detail);
+        status = open_session(dispatch, peer, request, &reply.is_resumed, &detail);
         if (status != STATUS_OK) {
                 send_status(dispatch, peer, request, status, detail);
                 peer_finish(peer);
                 return;
         }
         reply.instance = store_instance(dispatch->config.store);
-        dispatch->fds[0] = session_staging_fd(peer_get_session(peer));
-        send_reply(dispatch, peer, &reply, 1);
+        reply.session_token = session_token(peer_get_session(peer));
+        reply.session_number = session_number(peer_get_session(peer));
+        if (!reply.is_resumed)
+                dispatch->fds[n_fds++] = session_staging_fd(peer_get_session(peer));
+        if (dispatch->config.beacon)
+                dispatch->fds[n_fds++] = daemon_beacon_fd(dispatch->config.beacon);
+        send_reply(dispatch, peer, &reply, n_fds);
 }
 
 /* --- verbs that answer as a whole --------------------------------------------------------------------------------- */
@@ -486,10 +527,11 @@ static void do_ring(Dispatch *dispatch, Peer *peer, const ProtoRequest *request)
                 .poller = dispatch->config.poller,
                 .packed_bytes_max = dispatch->config.packed_bytes_max,
         };
-        DaemonRing *ring = NULL;
-        Status status;
+        DaemonRing *ring = peer_get_side(peer);
+        Status status = STATUS_OK;
 
-        if (peer_has_side(peer)) {
+        /* One that came back with its session may have asked for it before, and not been answered. */
+        if (ring && !daemon_ring_is_restored(ring)) {
                 send_status(dispatch, peer, request, STATUS_STATE, "the connection has its ring");
                 return;
         }
@@ -497,7 +539,8 @@ static void do_ring(Dispatch *dispatch, Peer *peer, const ProtoRequest *request)
                 send_status(dispatch, peer, request, STATUS_UNSUPPORTED, "there are no rings here");
                 return;
         }
-        status = daemon_ring_new(&host, peer, &ring, &detail);
+        if (!ring)
+                status = daemon_ring_new(&host, peer, &ring, &detail);
         if (status != STATUS_OK) {
                 send_status(dispatch, peer, request, status, detail);
                 return;
@@ -529,6 +572,14 @@ static void do_status(Dispatch *dispatch, Peer *peer, const ProtoRequest *reques
         dispatch->n_facts = 0;
         if (dispatch->config.each_fact)
                 dispatch->config.each_fact(dispatch->config.userdata, take_fact, dispatch);
+        if (dispatch->config.ghosts) {
+                GhostsFacts facts;
+
+                ghosts_get_facts(dispatch->config.ghosts, &facts);
+                take_fact(dispatch, "sessions.ghosts", facts.n_ghosts, NULL);
+                take_fact(dispatch, "sessions.resumed", facts.n_resumed, NULL);
+                take_fact(dispatch, "sessions.lost", facts.n_ended, NULL);
+        }
         store_each_fact(dispatch->config.store, take_fact, dispatch);
         reply.n_facts = dispatch->n_facts;
         send_shortened(dispatch, peer, &reply, &reply.n_facts, false);

@@ -11,6 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "daemon/server/beacon.h"
+#include "daemon/server/ghosts.h"
 #include "daemon/server/peer.h"
 #include "daemon/server/poller.h"
 #include "daemon/store/store.h"
@@ -25,6 +27,8 @@ typedef struct DispatchConfig {
         Store *store;
         struct event_base *base;     /* of rings; may be NULL: then there are none */
         Poller *poller;
+        const DaemonBeacon *beacon;  /* NULL: HELLO tells of none */
+        Ghosts *ghosts;              /* NULL: nobody can come back */
         uint64_t staging_bytes;      /* what HELLO tells */
         uint64_t packed_bytes_max;
         uint64_t budget_bytes;

@@ -85,6 +85,7 @@ struct Listener {
         Account account;
         uint64_t n_accepted;
         uint64_t n_refused;
+        bool is_left;                /* its socket stays */
 };
 
 static uint64_t now_ns(clockid_t clock)
@@ -491,7 +492,8 @@ static int open_socket(Listener *listener, char **ret_message)
                 listener->fd = steal_fd(&listener->config.activated_fd);
                 return evutil_make_socket_nonblocking(listener->fd) < 0 ? -errno : 0;
         }
-        r = socket_open(&listener->socket, listener->config.socket_path, listener->config.socket_mode, ret_message);
+        r = socket_open_kept(&listener->socket, listener->config.socket_path, listener->config.socket_mode,
+                             listener->config.kept, ret_message);
         listener->fd = listener->socket.fd;
         switch (r) {
         case SOCKET_E_RUNNING:
@@ -523,6 +525,7 @@ int listener_new(const ListenerConfig *config, Listener **ret, char **ret_messag
                 listener_free(listener);
                 return r;
         }
+        socket_refuse_fds(listener->fd);
         open_spare(listener);
         listener->acceptable = event_new(config->base, listener->fd, EV_READ | EV_PERSIST, on_acceptable, listener);
         listener->resume = event_new(config->base, -1, 0, on_resume, listener);
@@ -532,6 +535,24 @@ int listener_new(const ListenerConfig *config, Listener **ret, char **ret_messag
         }
         *ret = listener;
         return 0;
+}
+
+bool listener_get_kept(const Listener *listener, SocketKept *ret)
+{
+        return listener->socket.fd >= 0 && socket_get_kept(&listener->socket, ret) == 0;
+}
+
+void listener_leave_socket(Listener *listener)
+{
+        listener->is_left = true;
+}
+
+void listener_leave(Listener *listener)
+{
+        (void)event_del(listener->acceptable); /* cannot fail for an event of ours */
+        (void)event_del(listener->resume);
+        for (List *link; (link = list_peek_front(&listener->connections));)
+                peer_leave(LIST_ENTRY(link, Connection, link)->peer);
 }
 
 void listener_free(Listener *listener)
@@ -548,7 +569,10 @@ void listener_free(Listener *listener)
         account_deinit(&listener->account);
         if (listener->fd != listener->socket.fd)
                 listener->fd = close_fd(listener->fd);
-        socket_close(&listener->socket);
+        if (listener->is_left)
+                socket_leave(&listener->socket);
+        else
+                socket_close(&listener->socket);
         listener->spare_fd = close_fd(listener->spare_fd);
         (void)close_fd(listener->config.activated_fd);
         free(listener);

@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "daemon/server/peer.h"
+#include "daemon/server/socket.h"
 
 struct event_base;
 
@@ -24,6 +25,7 @@ typedef struct ListenerConfig {
         const char *socket_path;     /* also where the socket was made by a service manager */
         uint32_t socket_mode;
         int activated_fd;            /* taken over: a socket that listens already; -1: make one */
+        SocketKept *kept;            /* as of socket_open_kept() */
         uint64_t clients_max;
         uint64_t clients_per_uid_max;
         void (*on_message)(Peer *peer, const void *bytes, size_t n_bytes, void *userdata);
@@ -42,6 +44,19 @@ enum {
 
 /* 0, LISTENER_E_* or a negative errno, with *@ret_message, to be freed, unless there was no memory for it. */
 int listener_new(const ListenerConfig *config, Listener **ret, char **ret_message);
+
+/*
+ * We end, in order, and another foliod comes: connections end, but their sessions stay for clients to come back to
+ * (peer_leave()), and the socket goes on listening for who comes meanwhile, where somebody keeps it. Then
+ * listener_free().
+ */
+void listener_leave(Listener *listener);
+
+/* For a later daemon. False: the socket is not ours. */
+bool listener_get_kept(const Listener *listener, SocketKept *ret);
+
+/* The socket stays at its path when the listener is freed: somebody else has it, too. */
+void listener_leave_socket(Listener *listener);
 
 /* Hangs up on every peer, removes the socket if it is ours. */
 void listener_free(Listener *listener);

@@ -34,6 +34,7 @@
 #include "base/cleanup.h"
 #include "base/list.h"
 #include "daemon/server/outgoing.h"
+#include "daemon/server/process.h"
 #include "daemon/service/log.h"
 #include "proto/channel.h"
 
@@ -152,7 +153,7 @@ static void carry_on(Peer *peer)
                 rest(peer->rest_userdata);
 }
 
-void peer_close(Peer *peer)
+static void end(Peer *peer, bool is_left)
 {
         Session *session = steal_ptr(&peer->session);
         const PeerSide *side = peer->side;
@@ -167,9 +168,9 @@ void peer_close(Peer *peer)
         peer->fd = close_fd(peer->fd);
         free(steal_ptr(&peer->kept));
         if (side)
-                side->close(peer->side_userdata);
+                (is_left ? side->leave : side->close)(peer->side_userdata);
         if (session)
-                session_close(session);
+                (is_left ? session_leave : session_close)(session);
         peer->side = NULL;
         if (side)
                 side->release(steal_ptr(&peer->side_userdata));
@@ -177,6 +178,16 @@ void peer_close(Peer *peer)
         log_debug("client %s, pid %d, uid %u, is gone: %s", peer->comm, (int)peer->config.cred.pid,
                   (unsigned)peer->config.cred.uid, peer->end_reason ? peer->end_reason : "foliod ends it");
         peer->config.on_hangup(peer, peer->config.hangup_userdata);
+}
+
+void peer_close(Peer *peer)
+{
+        end(peer, false);
+}
+
+void peer_leave(Peer *peer)
+{
+        end(peer, true);
 }
 
 /* The socket may be of no use, but the store may be our caller: the rest is for the loop. */
@@ -231,6 +242,20 @@ static void on_closing(evutil_socket_t fd, short what, void *userdata)
                 peer_close(peer);
 }
 
+static void log_dropped(const Peer *peer, const char *rule)
+{
+        const LogField fields[] = {
+                LOG_FIELD_TEXT("FOLIO_CLIENT", peer->comm),
+                LOG_FIELD_NUMBER("FOLIO_CLIENT_PID", (uint64_t)peer->config.cred.pid),
+                LOG_FIELD_NUMBER("FOLIO_CLIENT_UID", peer->config.cred.uid),
+                LOG_FIELD_TEXT("FOLIO_RULE", rule),
+        };
+
+        log_event(LOG_EVENT_CLIENT_DROPPED, LOG_LEVEL_WARNING, fields, ARRAY_SIZE(fields),
+                  "client %s, pid %d, uid %u, is disconnected: %s", peer->comm, (int)peer->config.cred.pid,
+                  (unsigned)peer->config.cred.uid, rule);
+}
+
 void peer_breach(Peer *peer, const char *format, ...)
 {
         uint64_t n_dropped;
@@ -246,8 +271,7 @@ void peer_breach(Peer *peer, const char *format, ...)
                 if (n_dropped > 0)
                         log_warning("%llu more clients were disconnected for breaking a rule",
                                     (unsigned long long)n_dropped);
-                log_warning("client %s, pid %d, uid %u, is disconnected: %s", peer->comm, (int)peer->config.cred.pid,
-                            (unsigned)peer->config.cred.uid, rule);
+                log_dropped(peer, rule);
         }
         die(peer, "it broke a rule");
 }
@@ -652,6 +676,16 @@ void peer_set_side(Peer *peer, const PeerSide *side, void *consume_userdata)
 bool peer_has_side(const Peer *peer)
 {
         return peer->side;
+}
+
+void *peer_get_side(const Peer *peer)
+{
+        return peer->side_userdata;
+}
+
+int peer_open_process(const Peer *peer)
+{
+        return peer->fd < 0 ? -1 : process_open(peer->fd);
 }
 
 Session *peer_get_session(const Peer *peer)

@@ -56,6 +56,15 @@ void peer_unref(Peer *peer);
 /* Hangs up now. Not from on_message(), nor from anything the store calls. */
 void peer_close(Peer *peer);
 
+/*
+ * The same because we end, in order, and another foliod comes: nothing that was asked for by the side is begun any more,
+ * and the session stays for the client to come back to (session_leave()).
+ */
+void peer_leave(Peer *peer);
+
+/* A pidfd of the process that connected, the caller's to close; -1: the kernel tells us none. */
+int peer_open_process(const Peer *peer);
+
 /* Hangs up later on the loop, when what is waiting has been sent, which can be at most so long. Reads no more. */
 void peer_finish(Peer *peer);
 
@@ -87,6 +96,8 @@ typedef struct PeerSide {
         bool (*drain)(void *userdata, void (*rest)(void *userdata), void *rest_userdata);
         /* The session is about to be closed: what was asked for and can be done at once is, and then no more. */
         void (*close)(void *userdata);
+        /* The connection ends, and the session is left to another foliod: nothing more is carried out. */
+        void (*leave)(void *userdata);
         /* The session has been closed. */
         void (*release)(void *userdata);
 } PeerSide;
@@ -94,6 +105,7 @@ typedef struct PeerSide {
 /* Once, after the session. @side is static; @consume_userdata goes back by release(). */
 void peer_set_side(Peer *peer, const PeerSide *side, void *consume_userdata);
 bool peer_has_side(const Peer *peer);
+void *peer_get_side(const Peer *peer); /* its userdata; NULL: none */
 
 /* For what went wrong inside and is no fault of the peer's: one line, not too many of them. */
 void peer_log_failure(Peer *peer, const char *what, const char *detail);

@@ -173,6 +173,7 @@ RingFate ring_record_translate(const RingRecord *record, const RingMade *made, u
         op->verb = shape->verb;
         op->namespace_id = record->namespace_id;
         op->leased_region_id = 0;
+        op->made = record->verb == RING_VERB_CREATE ? record->slot + 1 : 0;
         *item = (ProtoItem){
                 .key = { (const char *)record->key, record->key_bytes },
                 .slot = record->slot,

@@ -6,6 +6,11 @@
  *
  * One operation at a time, embedded here, and no memory is taken for a record. What the client could change under our
  * eyes is copied once, in words, and never looked at again.
+ *
+ * A ring whose client has not come back after a restart has no peer: it is carried out all the same, and nobody is told
+ * of rules that it breaks.
+ *
+ * Over 600 lines: how a ring begins, has its turns, waits and ends is one state, and all of it looks at that.
  */
 #include "daemon/server/ring.h"
 
@@ -28,7 +33,11 @@
 #include "base/macro.h"
 #include "daemon/memory/ring-memory.h"
 #include "daemon/server/ring-record.h"
+#include "daemon/server/ring-resume.h"
 #include "daemon/server/trace.h"
+#include "daemon/store/fault.h"
+#include "daemon/store/session.h"
+#include "proto/layout.h"
 #include "proto/ring.h"
 #include "proto/seqlock.h"
 
@@ -43,9 +52,13 @@
 #define OBJECTS_AHEAD 2u
 
 struct DaemonRing {
-        unsigned n_references;       /* the peer's, and that of an operation under way */
+        unsigned n_references;       /* the peer's or the ghost's, and that of an operation under way */
         RingHost host;
-        Peer *peer;                  /* NULL: closed */
+        Peer *peer;                  /* NULL: a ghost's, or closed */
+        uint32_t session_number;
+        bool is_open;
+        bool is_restored;
+        bool is_left;                /* to another foliod: what comes of an operation under way, that one finds out */
         RingMemory memory;
         int bell_fd;
         RingHeader *header;
@@ -146,12 +159,16 @@ static void publish_head(DaemonRing *ring)
 /* The record at head has been carried out, and this came of it. */
 static void finish_record(DaemonRing *ring, Status status, const char *sentence, uint32_t slot, uint64_t generation)
 {
+        FAULT("ring.done");
         ring_record_settle(ring->record, ring->made, status, slot, generation);
         if (UNLIKELY(status != STATUS_OK) || ring->record->flags & RING_FLAG_RESULT)
                 write_result(ring, status, slot, generation);
         if (UNLIKELY(status != STATUS_OK))
                 report_failure(ring, status, sentence);
+        FAULT("ring.answered");
         ring->head++;
+        atomic_store_explicit(&ring->header->carried_out, ring->head, memory_order_release);
+        FAULT("ring.counted");
         facts.n_records++;
         if (ring->record->flags & RING_FLAG_RESULT || ring->head % RECORDS_PER_HEAD == 0)
                 publish_head(ring);
@@ -190,7 +207,8 @@ static void settle_op(DaemonRing *ring)
         /* Nobody here can be given one. */
         op->fd = close_fd(op->fd);
         op->book_fd = close_fd(op->book_fd);
-        finish_record(ring, op->status, op->detail, op->slot, op->generation);
+        if (LIKELY(!ring->is_left))
+                finish_record(ring, op->status, op->detail, op->slot, op->generation);
         if (UNLIKELY(op->detail))
                 free(steal_ptr(&op->detail));
 }
@@ -238,6 +256,7 @@ static void begin_record(DaemonRing *ring)
 
         ring->record = &ring->ahead[ring->head % RECORDS_AHEAD].record;
         ring->op.hash = ring->ahead[ring->head % RECORDS_AHEAD].hash;
+        ring->op.origin = layout_origin_of_record(ring->session_number, ring->head);
         switch (ring_record_translate(ring->record, ring->made, ring->host.packed_bytes_max, &ring->op, &ring->op_item,
                                       &status, &sentence)) {
         case RING_FATE_SUBMIT:
@@ -324,14 +343,14 @@ static void put_off(DaemonRing *ring)
         /* A timer, not event_active(): the loop looks at all others before it runs. */
         static const struct timeval at_once = { 0, 0 };
 
-        if (event_add(ring->resume, &at_once) < 0)
+        if (event_add(ring->resume, &at_once) < 0 && ring->peer)
                 peer_log_failure(ring->peer, "a turn of a ring", "there is no memory for an event");
 }
 
 /* There is something, or may be: somebody looks at it from here on. Perhaps inside the store. */
 static void go_on(DaemonRing *ring)
 {
-        if (!ring->peer || ring->is_busy || ring->is_broken)
+        if (!ring->is_open || ring->is_busy || ring->is_broken)
                 return;
         if (!poller_heat(ring->host.poller, &ring->item))
                 put_off(ring);
@@ -451,8 +470,22 @@ static bool side_drain(void *userdata, void (*rest)(void *userdata), void *rest_
  */
 static void side_close(void *userdata)
 {
-        DaemonRing *ring = userdata;
+        daemon_ring_close(userdata);
+}
 
+static void side_leave(void *userdata)
+{
+        daemon_ring_leave(userdata);
+}
+
+void daemon_ring_leave(DaemonRing *ring)
+{
+        ring->is_broken = ring->is_left = true;
+        daemon_ring_close(ring);
+}
+
+void daemon_ring_close(DaemonRing *ring)
+{
         ring->rest = NULL;
         if (look_at_tail(ring))
                 while (carry_out(ring, ring->tail, RING_RECORDS))
@@ -461,6 +494,7 @@ static void side_close(void *userdata)
         free_event(&ring->bell);
         free_event(&ring->resume);
         ring->is_broken = true; /* whoever looks */
+        ring->is_open = false;
         ring->peer = NULL;
         facts.n_rings--;
 }
@@ -470,52 +504,89 @@ static void side_release(void *userdata)
         daemon_ring_unref(userdata);
 }
 
-static int make_ring(const RingHost *host, Peer *peer, DaemonRing **ret)
+void daemon_ring_release(DaemonRing *consume_ring)
 {
-        _cleanup_(cleanup_ring) DaemonRing *ring = calloc(1, sizeof(*ring));
-        int r;
+        daemon_ring_unref(consume_ring);
+}
+
+/* With neither memory nor bell; NULL: no memory for it. */
+static DaemonRing *make_empty(const RingHost *host, Session *session)
+{
+        DaemonRing *ring = calloc(1, sizeof(*ring));
 
         if (!ring)
-                return -ENOMEM;
+                return NULL;
         ring->n_references = 1;
         ring->memory = (RingMemory)RING_MEMORY_NULL;
         ring->bell_fd = -1;
         ring->host = *host;
         ring->host.now_ns = host->now_ns ? host->now_ns : monotonic_ns;
-        ring->peer = peer;
+        ring->session_number = session_number(session);
         poller_item_init(&ring->item);
         ring->item.turn = take_turn;
         ring->item.cool = hang_bell;
-        ring->op = (StoreOp){ .session = peer_get_session(peer), .item = &ring->op_item, .done = on_op_done,
-                              .userdata = ring, .fd = -1, .book_fd = -1 };
+        ring->op = (StoreOp){ .session = session, .item = &ring->op_item, .done = on_op_done, .userdata = ring,
+                              .fd = -1, .book_fd = -1 };
+        return ring;
+}
+
+/* It has both: from here on it can be rung for. */
+static int open_ring(DaemonRing *ring)
+{
+        ring->header = ring->memory.header;
+        ring->records = (const void *)((const uint8_t *)ring->header + RING_RECORDS_OFFSET);
+        ring->results = (void *)((uint8_t *)ring->header + RING_RESULTS_OFFSET);
+        /* By edges: each write is one, and nobody need read the number. */
+        ring->bell = event_new(ring->host.base, ring->bell_fd, EV_READ | EV_PERSIST | EV_ET, on_bell, ring);
+        ring->resume = event_new(ring->host.base, -1, 0, on_resume, ring);
+        return !ring->bell || !ring->resume || event_add(ring->bell, NULL) < 0 ? -ENOMEM : 0;
+}
+
+/* Nothing can fail any more. */
+static void start_ring(DaemonRing *ring)
+{
+        ring->is_open = true;
+        facts.n_rings++;
+}
+
+static int make_ring(const RingHost *host, Session *session, DaemonRing **ret)
+{
+        _cleanup_(cleanup_ring) DaemonRing *ring = make_empty(host, session);
+        int r;
+
+        if (!ring)
+                return -ENOMEM;
         r = ring_memory_init(&ring->memory);
         if (r < 0)
                 return r;
-        ring->header = ring->memory.header;
-        ring->records = (const void *)((const uint8_t *)ring->header + ring->header->records_offset);
-        ring->results = (void *)((uint8_t *)ring->header + ring->header->results_offset);
         ring->bell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
         if (ring->bell_fd < 0)
                 return -errno;
-        /* By edges: each write is one, and nobody need read the number. */
-        ring->bell = event_new(host->base, ring->bell_fd, EV_READ | EV_PERSIST | EV_ET, on_bell, ring);
-        ring->resume = event_new(host->base, -1, 0, on_resume, ring);
-        if (!ring->bell || !ring->resume || event_add(ring->bell, NULL) < 0)
-                return -ENOMEM;
-        *ret = steal_ptr(&ring);
-        return 0;
+        r = open_ring(ring);
+        if (r == 0)
+                *ret = steal_ptr(&ring);
+        return r;
+}
+
+/* The session's leases look at it from now on. */
+static void join(DaemonRing *consume_ring, Peer *peer)
+{
+        static const PeerSide side = { side_drain, side_close, side_leave, side_release };
+
+        consume_ring->peer = peer;
+        session_set_ring(peer_get_session(peer), consume_ring->header, is_drained, consume_ring);
+        peer_set_side(peer, &side, consume_ring);
 }
 
 Status daemon_ring_new(const RingHost *host, Peer *peer, DaemonRing **ret, char **ret_detail)
 {
-        static const PeerSide side = { side_drain, side_close, side_release };
         _cleanup_(cleanup_ring) DaemonRing *ring = NULL;
         Session *session = peer_get_session(peer);
         Status status;
         int r;
 
         *ret_detail = NULL;
-        r = make_ring(host, peer, &ring);
+        r = make_ring(host, session, &ring);
         if (r < 0) {
                 if (asprintf(ret_detail, "a ring could not be made: %s", strerror(-r)) < 0)
                         *ret_detail = NULL; /* without memory for it, no sentence */
@@ -524,11 +595,68 @@ Status daemon_ring_new(const RingHost *host, Peer *peer, DaemonRing **ret, char 
         status = session_charge_ring(session, RING_REGION_BYTES, ret_detail);
         if (status != STATUS_OK)
                 return status;
-        session_set_ring(session, ring->header, is_drained, ring);
-        facts.n_rings++;
+        start_ring(ring);
+        session_keep_ring(session, ring->memory.fd, ring->bell_fd);
         *ret = ring;
-        peer_set_side(peer, &side, steal_ptr(&ring));
+        join(steal_ptr(&ring), peer);
         return STATUS_OK;
+}
+
+/* --- ghosts' ------------------------------------------------------------------------------------------------------ */
+
+int daemon_ring_restore(const RingHost *host, Session *session, DaemonRing **ret)
+{
+        _cleanup_(cleanup_ring) DaemonRing *ring = make_empty(host, session);
+        SessionRing *from = session_get_restored_ring(session);
+        int r;
+
+        *ret = NULL;
+        if (!ring)
+                return -ENOMEM;
+        ring->bell_fd = steal_fd(&from->bell_fd);
+        r = ring_memory_restore(&ring->memory, steal_fd(&from->fd));
+        if (r == 0)
+                r = open_ring(ring);
+        if (r < 0)
+                return r;
+        ring->is_restored = true;
+        /* The client has the index of the one before still, and must not look there for what is carried out from now on. */
+        (void)atomic_fetch_add_explicit(&ring->header->n_restarts, 1, memory_order_seq_cst);
+        ring->told_head = atomic_load_explicit(&ring->header->head, memory_order_relaxed);
+        ring->n_failed = atomic_load_explicit(&ring->header->n_failed, memory_order_relaxed);
+        ring->head = ring_resume(from, ring->records, ring->results, ring->made);
+        ring->tail = from->tail;
+        ring->n_copied = ring->head;
+        free(steal_ptr(&from->made));
+        start_ring(ring);
+        atomic_store_explicit(&ring->header->carried_out, ring->head, memory_order_release);
+        publish_head(ring);
+        wake_sleepers(ring);
+        *ret = steal_ptr(&ring);
+        return 0;
+}
+
+void daemon_ring_start(DaemonRing *ring)
+{
+        go_on(ring);
+}
+
+void daemon_ring_attach(DaemonRing *consume_ring, Peer *peer)
+{
+        DaemonRing *ring = consume_ring;
+
+        join(ring, peer);
+        go_on(ring);
+}
+
+bool daemon_ring_is_broken(const DaemonRing *ring)
+{
+        return ring->is_broken;
+}
+
+bool daemon_ring_is_restored(const DaemonRing *ring)
+{
+        return ring->is_restored;
 }
 
 int daemon_ring_fd(const DaemonRing *ring)

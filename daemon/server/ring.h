@@ -40,6 +40,26 @@ typedef struct RingHost {
  */
 Status daemon_ring_new(const RingHost *host, Peer *peer, DaemonRing **ret, char **ret_detail);
 
+/*
+ * Of a ghost whose ring was restored: what an earlier foliod was in the middle of is settled. The session's is taken
+ * over, with success or not; a negative errno.
+ */
+int daemon_ring_restore(const RingHost *host, Session *session, DaemonRing **ret);
+
+/* What has been published is carried out from now on, with nobody at the other end yet. */
+void daemon_ring_start(DaemonRing *ring);
+
+/* The client is there again: @peer has the ghost's session, and has the ring from now on, as with daemon_ring_new(). */
+void daemon_ring_attach(DaemonRing *consume_ring, Peer *peer);
+
+/* Or it is gone: as a peer ends it, before its session is closed, and after. */
+void daemon_ring_close(DaemonRing *ring);
+void daemon_ring_leave(DaemonRing *ring); /* we end, and another foliod comes: nothing more is carried out */
+void daemon_ring_release(DaemonRing *consume_ring);
+
+bool daemon_ring_is_broken(const DaemonRing *ring);
+bool daemon_ring_is_restored(const DaemonRing *ring);
+
 int daemon_ring_fd(const DaemonRing *ring);      /* borrowed */
 int daemon_ring_bell_fd(const DaemonRing *ring); /* borrowed */
 

@@ -80,7 +80,7 @@ static uint32_t fields_of(const ProtoRequest *request)
 {
         uint32_t fields = 0;
 
-        if (request->version_min || request->version_max || request->client_name.n_bytes > 0)
+        if (request->version_min || request->version_max || request->client_name.n_bytes > 0 || request->resume)
                 fields |= HAS_HELLO;
         if (request->namespace_id != 0)
                 fields |= HAS_NAMESPACE_ID;

@@ -26,6 +26,10 @@
 #include "base/cleanup.h"
 #include "base/macro.h"
 
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83
+#endif
+
 #define LOCK_TRIES_MAX 100
 #define BACKLOG 4096 /* the kernel has its own limit */
 
@@ -84,6 +88,21 @@ static bool is_lock_named(const Socket *self)
                ours.st_dev == named.st_dev && ours.st_ino == named.st_ino;
 }
 
+/* What is there is somebody else's, or what it should not be; or nothing is, and we may not put it there. */
+static int complain_of_lock(const Socket *self, const char *path, char **ret_message)
+{
+        struct stat st;
+
+        if (fstatat(self->directory_fd, self->lock_name, &st, AT_SYMLINK_NOFOLLOW) == 0)
+                return complain(SOCKET_E_REFUSED, ret_message, "%s.lock: is there and is no file of ours, it belongs to uid %u "
+                                "and this is uid %u; it stays; give another path with --socket", path, (unsigned)st.st_uid,
+                                (unsigned)geteuid());
+        if (fstat(self->directory_fd, &st) == 0)
+                return complain(SOCKET_E_REFUSED, ret_message, "%s.lock: the directory belongs to uid %u, and uid %u may make no "
+                                "file in it; give another path with --socket", path, (unsigned)st.st_uid, (unsigned)geteuid());
+        return complain(-errno, ret_message, "%s.lock: %s", path, strerror(errno));
+}
+
 /* One try: 0 with the lock held, SOCKET_E_*, or a negative errno. */
 static int try_lock(Socket *self, const char *path, char **ret_message)
 {
@@ -94,8 +113,7 @@ static int try_lock(Socket *self, const char *path, char **ret_message)
         if (fd < 0 && errno != ELOOP && errno != EISDIR && errno != ENXIO && errno != EACCES)
                 return complain(-errno, ret_message, "%s.lock: open: %s", path, strerror(errno));
         if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_uid != geteuid())
-                return complain(SOCKET_E_REFUSED, ret_message, "%s.lock: is there and is no file of ours; it stays",
-                                path);
+                return complain_of_lock(self, path, ret_message);
         if (flock(fd, LOCK_EX | LOCK_NB) < 0)
                 return errno == EWOULDBLOCK
                                ? complain(SOCKET_E_RUNNING, ret_message, "another foliod has %s", path)
@@ -170,27 +188,56 @@ static int bind_and_listen(Socket *self, const char *path, const struct sockaddr
         return 0;
 }
 
-int socket_open(Socket *self, const char *path, uint32_t mode, char **ret_message)
+/* The directory and the lock. */
+static int take_path(Socket *self, const char *path, bool is_public, char **ret_message)
 {
         _cleanup_(cleanup_free) char *for_directory = strdup(path), *for_name = strdup(path);
+        int r;
+
+        if (!for_directory || !for_name)
+                return -ENOMEM;
+        self->name = strdup(basename(for_name));
+        if (!self->name || asprintf(&self->lock_name, "%s.lock", self->name) < 0) {
+                self->lock_name = NULL;
+                return -ENOMEM;
+        }
+        r = open_directory(self, dirname(for_directory), is_public, ret_message);
+        return r == 0 ? take_lock(self, path, ret_message) : r;
+}
+
+int socket_get_kept(const Socket *self, SocketKept *ret)
+{
+        struct stat st;
+
+        if (fstatat(self->directory_fd, self->name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+                return -errno;
+        *ret = (SocketKept){ self->fd, st.st_dev, st.st_ino };
+        return 0;
+}
+
+/* With the lock held. */
+static bool is_at_path(const Socket *self, const SocketKept *kept)
+{
+        SocketKept found = { .fd = -1 };
+
+        return kept && kept->fd >= 0 && socket_get_kept(self, &found) == 0 && found.device == kept->device &&
+               found.inode == kept->inode;
+}
+
+int socket_open_kept(Socket *self, const char *path, uint32_t mode, SocketKept *kept, char **ret_message)
+{
         struct sockaddr_un address;
         int r;
 
         *ret_message = NULL;
-        if (!for_directory || !for_name)
-                return -ENOMEM;
         r = make_address(path, &address);
         if (r < 0)
                 return complain(r, ret_message, "%s: longer than a socket's path can be", path);
-        self->name = strdup(basename(for_name));
-        if (!self->name || asprintf(&self->lock_name, "%s.lock", self->name) < 0) {
-                self->lock_name = NULL;
-                r = -ENOMEM;
+        r = take_path(self, path, mode & 077, ret_message);
+        if (r == 0 && is_at_path(self, kept)) {
+                self->fd = steal_fd(&kept->fd);
+                return 0;
         }
-        if (r == 0)
-                r = open_directory(self, dirname(for_directory), mode & 077, ret_message);
-        if (r == 0)
-                r = take_lock(self, path, ret_message);
         if (r == 0)
                 r = remove_stale(self, path, &address, ret_message);
         if (r == 0)
@@ -201,6 +248,25 @@ int socket_open(Socket *self, const char *path, uint32_t mode, char **ret_messag
                 socket_close(self);
         }
         return r;
+}
+
+int socket_open(Socket *self, const char *path, uint32_t mode, char **ret_message)
+{
+        return socket_open_kept(self, path, mode, NULL, ret_message);
+}
+
+void socket_refuse_fds(int fd)
+{
+        int no = 0;
+
+        (void)setsockopt(fd, SOL_SOCKET, SO_PASSRIGHTS, &no, sizeof(no));
+}
+
+void socket_leave(Socket *self)
+{
+        self->fd = close_fd(self->fd);
+        self->lock_fd = close_fd(self->lock_fd);
+        socket_close(self);
 }
 
 void socket_close(Socket *self)

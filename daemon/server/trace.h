@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What is said of requests at log level debug: those that were refused, with the sentence that the client got, and
- * changes of namespaces. Below that level it costs a comparison. It knows nothing of connections.
+ * changes of namespaces. Below that level it costs a comparison; only that there is no room is said always, once a minute.
+ * It knows nothing of connections.
  */
 #ifndef DAEMON_SERVER_TRACE_H
 #define DAEMON_SERVER_TRACE_H

@@ -43,6 +43,10 @@ static const ValueWord words_level[] = {
 static const ValueWord words_target[] = {
         { "auto", LOG_TARGET_AUTO }, { "stderr", LOG_TARGET_STDERR }, { "journal", LOG_TARGET_JOURNAL }, { NULL, 0 },
 };
+static const ValueWord words_keeper[] = {
+        { "auto", CONFIG_KEEPER_AUTO }, { "systemd", CONFIG_KEEPER_SYSTEMD }, { "process", CONFIG_KEEPER_PROCESS },
+        { "none", CONFIG_KEEPER_NONE }, { NULL, 0 },
+};
 static const ValueWord words_huge[] = {
         { "auto", FOLIO_HUGE_AUTO }, { "always", FOLIO_HUGE_ALWAYS }, { "never", FOLIO_HUGE_NEVER }, { NULL, 0 },
 };
@@ -66,6 +70,10 @@ static const Setting settings[] = {
         { "daemon", "clients-max", SETTING_COUNT, OF_CONFIG(clients_max), 1, 1000000, NULL, 0, "connections" },
         { "daemon", "clients-per-uid-max", SETTING_COUNT, OF_CONFIG(clients_per_uid_max), 1, 1000000, word_auto, 0,
           "connections of one uid; auto: half of clients-max, with --user all" },
+        { "daemon", "keeper", SETTING_WORD, OF_CONFIG(keeper), 0, 0, words_keeper, 0,
+          "what keeps objects over the end of foliod: systemd, process or none; auto: systemd where it can" },
+        { "daemon", "keeper-slots", SETTING_COUNT, OF_CONFIG(keeper_slots), 4, 4096, NULL, 0,
+          "descriptors it holds for us; under systemd at most its FileDescriptorStoreMax=" },
         { "daemon", "log-level", SETTING_WORD, OF_CONFIG(log_level), 0, 0, words_level, 0,
           "error, warning, notice, info or debug" },
         { "daemon", "log-target", SETTING_WORD, OF_CONFIG(log_target), 0, 0, words_target, 0,
@@ -89,6 +97,8 @@ static const Setting settings[] = {
         { "memory", "huge", SETTING_WORD, OF_CONFIG(huge), 0, 0, words_huge, 0, "huge pages: auto, always or never" },
         { "memory", "packed-protection", SETTING_WORD, OF_CONFIG(packed_protection), 0, 0, words_protection, 0,
           "what keeps clients from writing to small objects: auto, seals or mode" },
+        { "memory", "tmpfs-directory", SETTING_PATH, OF_CONFIG(tmpfs_directory), 0, 0, word_auto, 0,
+          "a tmpfs for its files, mounted for foliod alone; auto: it makes one" },
         { NAMESPACE, "owner", SETTING_USER, OF_NAMESPACE(owner_uid), 0, UINT32_MAX - 1, NULL,
           FOLIO_NAMESPACE_FIELD_OWNER, "user, by name or number" },
         { NAMESPACE, "group", SETTING_GROUP, OF_NAMESPACE(owner_gid), 0, UINT32_MAX - 1, NULL,
@@ -369,6 +379,7 @@ static void set_defaults(Config *config)
                 .host_root = "",
                 .pressure_fd = -1,
                 .clients_max = 4096,
+                .keeper_slots = 512,
                 .log_level = LOG_LEVEL_INFO,
                 .log_target = LOG_TARGET_AUTO,
                 .packed_bytes_max = MIB,
@@ -512,6 +523,7 @@ int config_read(Config *config, int argc, char **argv, char **ret_message)
 void config_deinit(Config *config)
 {
         free(config->socket_path);
+        free(config->tmpfs_directory);
         free(config->namespaces);
         *config = (Config)CONFIG_NULL;
 }

@@ -29,6 +29,14 @@ typedef struct ConfigNamespace {
         enum folio_writers writers;
 } ConfigNamespace;
 
+/* What keeps descriptors for the next foliod. */
+typedef enum ConfigKeeper {
+        CONFIG_KEEPER_AUTO,
+        CONFIG_KEEPER_SYSTEMD,
+        CONFIG_KEEPER_PROCESS,
+        CONFIG_KEEPER_NONE,
+} ConfigKeeper;
+
 typedef struct Config {
         /* [daemon] */
         char *socket_path;           /* by --user and --system, where not given */
@@ -39,6 +47,8 @@ typedef struct Config {
         uint64_t clients_max;
         uint64_t clients_per_uid_max;
         int ready_fd;                /* --ready-fd: written one byte and closed when clients can connect; -1 */
+        ConfigKeeper keeper;
+        unsigned keeper_slots;       /* descriptors it holds at most */
         LogLevel log_level;
         LogTarget log_target;
         /* [memory] */
@@ -54,6 +64,7 @@ typedef struct Config {
         uint64_t session_bytes_max;  /* of staging and pin tables, for one uid */
         enum folio_huge huge;
         int packed_protection;       /* StoreProtection: auto, seals, mode */
+        char *tmpfs_directory;       /* NULL: none is there for us */
         /* [namespace NAME] */
         ConfigNamespace *namespaces;
         size_t n_namespaces;

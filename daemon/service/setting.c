@@ -117,7 +117,14 @@ static uint64_t load_number(const Setting *setting, const void *base)
 static int parse_path(const Setting *setting, void *base, const char *text, char **ret_message)
 {
         char **place = (char **)(void *)((char *)base + setting->offset), *copy;
+        uint64_t value;
 
+        /* A word stands for no path. */
+        if (setting->words && value_parse_word(setting->words, text, &value)) {
+                free(*place);
+                *place = NULL;
+                return 0;
+        }
         if (text[0] != '/' || strlen(text) > PATH_BYTES_MAX)
                 return setting_complain(ret_message, "%s: '%s' is no absolute path of at most %zu bytes", setting->key,
                                         text, PATH_BYTES_MAX);
@@ -162,6 +169,8 @@ void setting_print(const Setting *setting, const void *base, FILE *stream)
                 const char *path;
 
                 memcpy(&path, (const char *)base + setting->offset, sizeof(path));
+                if (!path && setting->words)
+                        path = setting->words[0].word;
                 (void)fputs(path, stream); /* the stream's owner looks at its error */
                 return;
         }

@@ -149,7 +149,7 @@ static void dispatch_finished(evutil_socket_t fd, short what, void *userdata)
         uint64_t until_ns = monotonic_ns() + WORKER_DONE_NS, ignored;
         WorkerJob *job;
 
-        (void)read(pool->event_fd, &ignored, sizeof(ignored)); /* empty: somebody was here before */
+        (void)!read(pool->event_fd, &ignored, sizeof(ignored)); /* empty: somebody was here before */
         /* By time as well: a done() that submits the next piece of something long can find it finished at once. */
         for (unsigned i = 0; i < WORKER_DONE_PER_TURN && monotonic_ns() < until_ns; i++) {
                 job = take_finished(pool);
@@ -317,6 +317,6 @@ void worker_pool_drain(WorkerPool *pool)
                 }
                 /* None is finished, so the next one that is will say so; what the counter has been told is stale. */
                 (void)poll(&wait, 1, -1);
-                (void)read(pool->event_fd, &ignored, sizeof(ignored));
+                (void)!read(pool->event_fd, &ignored, sizeof(ignored));
         }
 }

@@ -52,7 +52,11 @@ void charge_move(Charge *from, Charge *to, uint64_t n_bytes);
 /* Changes the bytes of a charge. Growing can fail like account_charge(); shrinking cannot. */
 int charge_resize(Charge *charge, uint64_t n_bytes, const Account **ret_culprit);
 
-/* What is there already and could not be refused: the account may have more than its limit then, and no room. */
+/*
+ * What is there already and could not be refused: the account may have more than its limit then, and no room. The
+ * first takes all of the chain as account_charge() does.
+ */
+void account_charge_anyway(Account *account, uint64_t n_bytes, uint64_t n_count, Charge *ret);
 void charge_set(Charge *charge, uint64_t n_bytes);
 void charge_release(Charge *charge); /* an empty one is legal */
 

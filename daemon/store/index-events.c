@@ -19,8 +19,8 @@ static void prefetch(const IndexEvents *events, uint64_t sequence, size_t n_byte
                 __builtin_prefetch((const uint8_t *)event + LINE_BYTES, 1);
 }
 
-void index_events_add(IndexEvents *events, enum folio_event_type type, uint32_t slot, const LayoutSlot *record,
-                      const void *key, uint64_t now_ns)
+void index_events_write(IndexEvents *events, enum folio_event_type type, uint32_t slot, const LayoutSlot *record,
+                        const void *key, uint64_t now_ns, uint64_t origin)
 {
         LayoutIndexHeader *h = events->header;
         uint64_t sequence = atomic_load_explicit(&h->event_sequence, memory_order_relaxed) + 1;
@@ -35,6 +35,7 @@ void index_events_add(IndexEvents *events, enum folio_event_type type, uint32_t 
         event.time_ns = now_ns;
         event.type = type;
         event.slot = slot;
+        event.origin = origin;
         event.key_bytes = record->key_bytes;
         memcpy(event.key, key, record->key_bytes);
 
@@ -42,10 +43,18 @@ void index_events_add(IndexEvents *events, enum folio_event_type type, uint32_t 
         atomic_store_explicit(&shared->sequence, 0, memory_order_relaxed);
         atomic_thread_fence(memory_order_release);
         seqlock_copy_in((uint64_t *)(void *)shared + 1, (uint64_t *)(void *)&event + 1, (n_bytes + 7) / 8 - 1);
-        /* For watchers: who sees the number sees the record. */
+        /* For watchers: who sees the number sees the record. And for the next daemon, before what it tells of is done. */
         atomic_store_explicit(&shared->sequence, sequence, memory_order_release);
-        atomic_store_explicit(&h->event_sequence, sequence, memory_order_release);
-        atomic_store_explicit(&h->event_futex, (uint32_t)sequence, memory_order_release);
+        atomic_thread_fence(memory_order_release);
         /* The log may be larger than the caches: the next places are on their way while other things are done. */
         prefetch(events, sequence + EVENTS_AHEAD, n_bytes);
+}
+
+void index_events_publish(IndexEvents *events)
+{
+        LayoutIndexHeader *h = events->header;
+        uint64_t sequence = atomic_load_explicit(&h->event_sequence, memory_order_relaxed) + 1;
+
+        atomic_store_explicit(&h->event_sequence, sequence, memory_order_release);
+        atomic_store_explicit(&h->event_futex, (uint32_t)sequence, memory_order_release);
 }

@@ -17,8 +17,14 @@ typedef struct IndexEvents {
         LayoutEvent *events;
 } IndexEvents;
 
-/* Of the object in @slot: of @record what comes before region_id is looked at; @key: record->key_bytes of its key. */
-void index_events_add(IndexEvents *events, enum folio_event_type type, uint32_t slot, const LayoutSlot *record,
-                      const void *key, uint64_t now_ns);
+/*
+ * Writes the next event where it belongs: nobody looks there yet, but who is left far behind. Of the object in @slot: of
+ * @record what comes before region_id is looked at; @key: record->key_bytes of its key.
+ */
+void index_events_write(IndexEvents *events, enum folio_event_type type, uint32_t slot, const LayoutSlot *record,
+                        const void *key, uint64_t now_ns, uint64_t origin);
+
+/* It is the newest now. */
+void index_events_publish(IndexEvents *events);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Slots, their records and texts, and graves; the buckets are index-table's, events index-events'. Invariants:
+ * What an index is made of, and how a name leads to a slot; how it changes is index-change's, the buckets are
+ * index-table's, events index-events'. Invariants:
  *
  * - Entries and `next` of a chain change only while its head's sequence is odd.
  * - A record, and the heap blocks it names, change only while the slot's sequence is odd; a block is written before
@@ -21,36 +22,10 @@
 #include "base/cleanup.h"
 #include "base/macro.h"
 #include "daemon/memory/array.h"
-#include "daemon/store/index-events.h"
-#include "daemon/store/index-graves.h"
-#include "daemon/store/index-heap.h"
-#include "daemon/store/index-pieces.h"
-#include "daemon/store/index-table.h"
-#include "daemon/store/index-wakes.h"
-#include "proto/seqlock.h"
+#include "daemon/store/index-private.h"
 
 #define HEAP_BYTES_PER_SLOT 512
 #define HEAP_BYTES_MIN (UINT64_C(16) << 20)
-#define CLOSE_WAKES_MAX 1024u /* a piece of a millisecond */
-#define SLOT_HEAD_WORDS (offsetof(LayoutSlot, region_id) / sizeof(uint64_t))
-#define KEY_WORDS_MAX (ALIGN_UP(FOLIO_KEY_BYTES_MAX, 8) / 8)
-
-enum { AREA_BUCKETS, AREA_OVERFLOW, AREA_SLOTS, AREA_GRAVES, AREA_EVENTS, AREA_HEAP, _AREA_MAX };
-
-struct Index {
-        Region *region;
-        LayoutIndexHeader *header;   /* and what it describes: */
-        IndexTable table;
-        LayoutSlot *slots;
-        IndexGraves graves;
-        IndexEvents events;
-        IndexHeap heap;
-        size_t n_slot_links;
-        uint32_t *slot_links;        /* of free slots: the next + 1 */
-        uint32_t first_free_slot;    /* + 1 */
-        IndexPieces pieces[_AREA_MAX];
-        IndexWakes wakes;
-};
 
 DEFINE_CLEANUP(Index *, cleanup_index, index_free)
 
@@ -238,44 +213,12 @@ void index_get(const Index *index, uint32_t slot, LayoutSlot *ret)
         seqlock_copy_out(ret, &index->slots[slot], LAYOUT_SLOT_WORDS);
 }
 
-/* What most questions are about, which is less than the whole record: up to @size_bytes. */
-static LayoutSlot get_head(const Index *index, uint32_t slot)
-{
-        LayoutSlot head;
-
-        seqlock_copy_out(&head, &index->slots[slot], SLOT_HEAD_WORDS);
-        return head;
-}
-
-/*
- * The first @n_words of the record under its sequence: a reader has the old one, the new one, or sees that it changes.
- */
-static void store_words(Index *index, uint32_t slot, const LayoutSlot *record, size_t n_words)
-{
-        LayoutSlot *shared = &index->slots[slot];
-        LayoutSlot first;
-
-        memcpy(&first, record, sizeof(uint64_t));
-        seqlock_write_begin(&shared->sequence);
-        /* The first word holds the sequence: it goes in as it stands, odd. */
-        first.sequence = atomic_load_explicit((_Atomic uint32_t *)&shared->sequence, memory_order_relaxed);
-        seqlock_copy_in(shared, &first, 1);
-        seqlock_copy_in((uint64_t *)(void *)shared + 1, (const uint64_t *)(const void *)record + 1, n_words - 1);
-        seqlock_write_end(&shared->sequence);
-}
-
-static void store_record(Index *index, uint32_t slot, const LayoutSlot *record)
-{
-        store_words(index, slot, record, LAYOUT_SLOT_WORDS);
-}
-
 static size_t key_tail_bytes(size_t n_key)
 {
         return n_key > LAYOUT_SLOT_KEY_BYTES ? n_key - LAYOUT_SLOT_KEY_BYTES : 0;
 }
 
-/* Of a key of @n_key bytes, in whole words. */
-static void copy_key_words(const Index *index, uint32_t slot, size_t n_key, uint64_t ret[KEY_WORDS_MAX])
+void index_copy_key_words(const Index *index, uint32_t slot, size_t n_key, uint64_t ret[INDEX_KEY_WORDS_MAX])
 {
         size_t n_tail = key_tail_bytes(n_key);
         LayoutSlot record;
@@ -290,22 +233,22 @@ static void copy_key_words(const Index *index, uint32_t slot, size_t n_key, uint
 
 size_t index_copy_key(const Index *index, uint32_t slot, char ret[FOLIO_KEY_BYTES_MAX])
 {
-        size_t n_key = get_head(index, slot).key_bytes;
-        uint64_t words[KEY_WORDS_MAX];
+        size_t n_key = index_get_head(index, slot).key_bytes;
+        uint64_t words[INDEX_KEY_WORDS_MAX];
 
-        copy_key_words(index, slot, n_key, words);
+        index_copy_key_words(index, slot, n_key, words);
         memcpy(ret, words, n_key);
         return n_key;
 }
 
 static bool has_key(const Index *index, uint32_t slot, Key key, uint64_t hash)
 {
-        uint64_t words[KEY_WORDS_MAX];
-        LayoutSlot head = get_head(index, slot);
+        uint64_t words[INDEX_KEY_WORDS_MAX];
+        LayoutSlot head = index_get_head(index, slot);
 
         if (head.hash != hash || head.key_bytes != key.n_bytes)
                 return false;
-        copy_key_words(index, slot, key.n_bytes, words);
+        index_copy_key_words(index, slot, key.n_bytes, words);
         return memcmp(words, key.bytes, key.n_bytes) == 0;
 }
 
@@ -325,7 +268,7 @@ static uint32_t take_slot(Index *index)
         return n;
 }
 
-static void give_slot(Index *index, uint32_t slot)
+void index_give_slot(Index *index, uint32_t slot)
 {
         index->slot_links[slot] = index->first_free_slot;
         index->first_free_slot = slot + 1;
@@ -351,12 +294,12 @@ int index_begin_slot(Index *index, uint64_t hash, Key key, Key content_type, Key
         n_heap = layout_heap_bytes(record);
         if (n_heap > 0) {
                 if (!index_heap_take(&index->heap, n_heap, &record->heap_block)) {
-                        give_slot(index, slot);
+                        index_give_slot(index, slot);
                         return INDEX_E_HEAP;
                 }
                 index_heap_store_texts(&index->heap, record->heap_block, key, content_type, metadata);
                 /* Still FREE; but the daemon must find the block again if the object never comes to be. */
-                store_record(index, slot, record);
+                index_store_record(index, slot, record);
         }
         *ret_slot = slot;
         return 0;
@@ -368,34 +311,8 @@ int index_reserve_slot(Index *index, Key key, Key content_type, Key metadata, ui
         int r = index_begin_slot(index, index_hash(index, key), key, content_type, metadata, ret_slot, ret_record);
 
         if (r == 0)
-                store_record(index, *ret_slot, ret_record);
+                index_store_record(index, *ret_slot, ret_record);
         return r;
-}
-
-void index_free_slot(Index *index, uint32_t slot)
-{
-        LayoutSlot record = { 0 }, empty;
-
-        index_get(index, slot, &record);
-        assert(record.state == LAYOUT_SLOT_FREE || record.state == LAYOUT_SLOT_RETRACTED);
-        memset(&empty, 0, 2 * sizeof(uint64_t));
-        /*
-         * Before its block can be another's: a reader that copies texts by the old record sees that it is over. State
-         * and generation are enough; the rest of a free slot is of no meaning.
-         */
-        store_words(index, slot, &empty, 2);
-        if (record.key_bytes == 0)
-                record.heap_block = record.flags = 0; /* begun and never written: what stands there is older */
-        if (record.heap_block)
-                index_heap_give(&index->heap, record.heap_block, layout_heap_bytes(&record));
-        if (record.flags & LAYOUT_FLAG_ZEROS)
-                index_heap_give_extents(&index->heap, record.extents_block);
-        give_slot(index, slot);
-}
-
-void index_write(Index *index, uint32_t slot, const LayoutSlot *record)
-{
-        store_record(index, slot, record);
 }
 
 void index_prefetch(const Index *index, uint64_t hash)
@@ -426,166 +343,4 @@ bool index_find(const Index *index, Key key, uint64_t hash, uint32_t *ret_slot)
                         }
                 }
         return false;
-}
-
-/* --- waking ------------------------------------------------------------------------------------------------------- */
-
-static void change_begin(Index *index, uint32_t bucket)
-{
-        seqlock_write_begin((uint32_t *)&index->table.buckets[bucket].sequence);
-}
-
-/* For readers, and for sleepers, whose word has another value from now on; the wake-up itself can wait a little. */
-static void change_end(Index *index, uint32_t bucket)
-{
-        seqlock_write_end((uint32_t *)&index->table.buckets[bucket].sequence);
-        index_wakes_mark(&index->wakes, bucket);
-}
-
-bool index_flush(Index *index)
-{
-        return index_wakes_flush(&index->wakes);
-}
-
-void index_close(Index *index)
-{
-        uint32_t n = MIN(atomic_load_explicit(&index->header->n_buckets, memory_order_relaxed), CLOSE_WAKES_MAX);
-
-        atomic_store_explicit(&index->header->is_closed, 1, memory_order_release);
-        /*
-         * The value changes too, so that who is about to sleep does not. In larger tables some find out by their time
-         * slice.
-         */
-        for (uint32_t i = 0; i < n; i++) {
-                change_begin(index, i);
-                seqlock_write_end((uint32_t *)&index->table.buckets[i].sequence);
-        }
-        atomic_fetch_add_explicit(&index->header->event_futex, 1, memory_order_release);
-        index_wakes_all(&index->wakes, n);
-}
-
-/* --- names -------------------------------------------------------------------------------------------------------- */
-
-static void count_named(Index *index, int64_t change)
-{
-        atomic_store_explicit(&index->header->n_objects, index_n_named(index) + (uint64_t)change,
-                              memory_order_relaxed);
-}
-
-void index_insert(Index *index, uint32_t slot)
-{
-        uint64_t hash = index_table_hash_of(&index->table, slot);
-        uint32_t bucket = index_table_bucket_of(&index->table, hash);
-
-        change_begin(index, bucket);
-        index_table_append(&index->table, bucket, slot, layout_tag(hash));
-        /* For readers and sleepers: the record has been written before, so the name leads to a whole object. */
-        change_end(index, bucket);
-        count_named(index, 1);
-        if (index_table_is_split_due(&index->table, &bucket)) {
-                change_begin(index, bucket);
-                index_table_split(&index->table);
-                change_end(index, bucket);
-                index_table_prefetch_splits(&index->table);
-        }
-}
-
-static void store_state(Index *index, uint32_t slot, uint8_t state)
-{
-        LayoutSlot head = get_head(index, slot);
-
-        head.state = state;
-        store_words(index, slot, &head, 1);
-}
-
-void index_update(Index *index, uint32_t slot, const LayoutSlot *record)
-{
-        uint32_t bucket = index_table_bucket_of(&index->table, record->hash);
-        IndexPlace place;
-
-        if (get_head(index, slot).state == record->state || !index_table_find(&index->table, bucket, slot, &place)) {
-                store_record(index, slot, record);
-                return;
-        }
-        /* The bucket changes as well, though no entry does: that is what a waiting get sleeps on. */
-        change_begin(index, bucket);
-        store_record(index, slot, record);
-        change_end(index, bucket);
-}
-
-void index_update_extents(Index *index, uint32_t slot, LayoutSlot *record, const LayoutExtents *extents)
-{
-        LayoutSlot before = { 0 };
-
-        index_get(index, slot, &before);
-        record->flags &= (uint8_t)~LAYOUT_FLAG_ZEROS;
-        record->extents_block = 0;
-        if (extents->n_extents > 0 && index_heap_take_extents(&index->heap, extents, &record->extents_block))
-                record->flags |= LAYOUT_FLAG_ZEROS;
-        index_update(index, slot, record);
-        /* After the record that named it is gone, as in index_free_slot(). */
-        if (before.flags & LAYOUT_FLAG_ZEROS)
-                index_heap_give_extents(&index->heap, before.extents_block);
-}
-
-void index_replace(Index *index, uint32_t old_slot, uint32_t new_slot)
-{
-        uint64_t hash = index_table_hash_of(&index->table, old_slot);
-        uint32_t bucket = index_table_bucket_of(&index->table, hash);
-        IndexPlace place;
-        bool is_there = index_table_find(&index->table, bucket, old_slot, &place);
-
-        assert(is_there && index_table_hash_of(&index->table, new_slot) == hash);
-        change_begin(index, bucket);
-        /* A reader that has the old entry already still finds a good object behind it; then, that it is RETRACTED. */
-        index_table_store(place, new_slot + 1, layout_tag(hash));
-        store_state(index, old_slot, LAYOUT_SLOT_RETRACTED);
-        change_end(index, bucket);
-}
-
-void index_retract(Index *index, uint32_t slot, uint8_t reason)
-{
-        uint64_t hash = index_table_hash_of(&index->table, slot);
-        uint32_t bucket = index_table_bucket_of(&index->table, hash);
-        IndexPlace place;
-
-        if (!index_table_find(&index->table, bucket, slot, &place)) {
-                store_state(index, slot, LAYOUT_SLOT_RETRACTED);
-                return;
-        }
-        change_begin(index, bucket);
-        /* For those who pin: from here on, who looks at the slot after its pin takes the pin away again. */
-        store_state(index, slot, LAYOUT_SLOT_RETRACTED);
-        /* Before the entry goes: a reader that finds no entry finds the grave. */
-        if (reason)
-                index_graves_write(&index->graves, hash, reason);
-        index_table_remove(&index->table, bucket, place);
-        change_end(index, bucket);
-        count_named(index, -1);
-}
-
-uint8_t index_grave_reason(const Index *index, uint64_t hash)
-{
-        return index_graves_read(&index->graves, hash);
-}
-
-void index_event_of(Index *index, enum folio_event_type type, uint32_t slot, const LayoutSlot *record, uint64_t now_ns)
-{
-        uint64_t words[KEY_WORDS_MAX];
-        const void *key = record->key;
-
-        if (record->key_bytes > LAYOUT_SLOT_KEY_BYTES) {
-                copy_key_words(index, slot, record->key_bytes, words);
-                key = words;
-        }
-        index_events_add(&index->events, type, slot, record, key, now_ns);
-        index->wakes.has_events = true;
-}
-
-void index_event(Index *index, enum folio_event_type type, uint32_t slot, uint64_t now_ns)
-{
-        LayoutSlot record = get_head(index, slot);
-
-        seqlock_copy_out(record.key, index->slots[slot].key, LAYOUT_SLOT_KEY_BYTES / 8);
-        index_event_of(index, type, slot, &record, now_ns);
 }

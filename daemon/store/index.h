@@ -82,11 +82,18 @@ int index_reserve_slot(Index *index, Key key, Key content_type, Key metadata, ui
 int index_begin_slot(Index *index, uint64_t hash, Key key, Key content_type, Key metadata, uint32_t *ret_slot,
                      LayoutSlot *ret_record);
 
-/* Writes the record of a slot that is in no bucket. */
+/* Writes the record of a slot that is in no bucket, and that nobody knows. */
 void index_write(Index *index, uint32_t slot, const LayoutSlot *record);
 
 /* Writes the record of a slot, in a bucket or not. Where the state changes, those who wait for it are woken. */
 void index_update(Index *index, uint32_t slot, const LayoutSlot *record);
+
+/*
+ * Writes the record of a slot that has a name, unless @is_pinned says so while nobody can read it: who has pinned the slot
+ * before may go by the old one for as long as the pin is there, who pins it later finds the new. False: it is as it was.
+ */
+bool index_move(Index *index, uint32_t slot, const LayoutSlot *record, bool (*is_pinned)(void *userdata),
+                void *userdata);
 
 /*
  * The same for an object with a region of its own, with @extents (n_extents 0: none) in place of those that the slot
@@ -107,11 +114,18 @@ void index_retract(Index *index, uint32_t slot, uint8_t reason);
 /* A retracted slot, or one that was only reserved, may be taken again. Nobody has a pin on it. */
 void index_free_slot(Index *index, uint32_t slot);
 
-/* Adds a record to the event log: key, generation and size are the slot's. */
-void index_event(Index *index, enum folio_event_type type, uint32_t slot, uint64_t now_ns);
+/*
+ * An event, of the slot's key, generation and size, or of @record, for who has it at hand: first it is written where the
+ * next one goes, then the index is changed as it tells, then it is there for watchers. Should the daemon end in
+ * between, the next one finds out whether it came to that, and adds it (index-old.h). @origin: layout_origin_*(); 0.
+ */
+void index_event_begin(Index *index, enum folio_event_type type, uint32_t slot, uint64_t now_ns, uint64_t origin);
+void index_event_begin_of(Index *index, enum folio_event_type type, uint32_t slot, const LayoutSlot *record,
+                          uint64_t now_ns, uint64_t origin);
+void index_event_end(Index *index);
 
-/* The same for who has the slot's record at hand. */
-void index_event_of(Index *index, enum folio_event_type type, uint32_t slot, const LayoutSlot *record, uint64_t now_ns);
+/* Both at once, of nobody's request. */
+void index_event(Index *index, enum folio_event_type type, uint32_t slot, uint64_t now_ns);
 
 /* Wakes who waits for what has changed since the last time. True: there were events. */
 bool index_flush(Index *index);
@@ -121,6 +135,28 @@ bool index_flush(Index *index);
  * an area that has outgrown one, at most @n_bytes_max. For whoever makes it huge; false: none.
  */
 bool index_take_pieces(Index *index, uint64_t n_bytes_max, uint64_t *ret_offset_bytes, uint64_t *ret_n_bytes);
+
+/*
+ * Filling a new index with what an earlier one held, before anybody has it. index_adopt_begin(): about so many names.
+ * index_adopt(): @record, as it was, at the same slot; its texts and its list of zeros, if it has one, get places of
+ * their own. @is_named: it is got by its name, which must not have been there; false: it is retracted, or replaces
+ * when it is sealed. 0 or INDEX_E_*: a list of zeros that finds no room is left out. index_adopt_end(): the slots between are free.
+ */
+void index_adopt_begin(Index *index, uint64_t n_objects);
+int index_adopt(Index *index, uint32_t slot, const LayoutSlot *record, Key key, Key content_type, Key metadata,
+                const LayoutExtents *extents, bool is_named);
+void index_adopt_end(Index *index);
+
+/* Graves are put where they belong here; of events the one with the newest number comes last, and each only once. */
+void index_adopt_grave(Index *index, uint64_t grave);
+void index_adopt_event(Index *index, uint64_t sequence, const LayoutEvent *event);
+void index_adopt_event_sequence(Index *index, uint64_t sequence);
+
+/* What the namespace is: for the next daemon. */
+void index_set_settings(Index *index, const LayoutSettings *settings);
+
+/* It holds all that it was made to hold, and stands for those of the same namespace that were before it. */
+void index_set_complete(Index *index);
 
 /* Marks it closed for ever and wakes everybody. */
 void index_close(Index *index);

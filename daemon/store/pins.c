@@ -4,6 +4,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -65,6 +66,43 @@ static int write_header(Region *region, uint32_t n_slots_max, uint64_t counters_
         return n == sizeof(header) ? 0 : -EIO;
 }
 
+static int map(Pins *pins, uint64_t counters_offset)
+{
+        int r = region_map(pins->region, false);
+
+        if (r < 0)
+                return r;
+        /* Own arithmetic, never the header: that can be written by the client from now on. */
+        pins->summary = (const _Atomic uint8_t *)(pins->region->data + sizeof(LayoutPinsHeader));
+        pins->counters = (const _Atomic uint32_t *)(void *)(pins->region->data + counters_offset);
+        return 0;
+}
+
+int pins_restore(Backend *backend, uint32_t n_slots_max, int consume_fd, Pins **ret)
+{
+        _cleanup_(cleanup_fd) int fd = consume_fd;
+        _cleanup_(cleanup_pins) Pins *pins = NULL;
+        uint64_t counters_offset, n_bytes;
+        int r;
+
+        if (!plan(n_slots_max, &counters_offset, &n_bytes))
+                return PINS_E_FOREIGN;
+        pins = calloc(1, sizeof(*pins));
+        if (!pins)
+                return -ENOMEM;
+        pins->n_slots_max = n_slots_max;
+        r = region_restore(backend, 0, n_bytes, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL, steal_fd(&fd),
+                           &pins->region);
+        if (r == REGION_E_FOREIGN)
+                return PINS_E_FOREIGN;
+        if (r == 0)
+                r = map(pins, counters_offset);
+        if (r < 0)
+                return r;
+        *ret = steal_ptr(&pins);
+        return 0;
+}
+
 int pins_new(Backend *backend, uint32_t n_slots_max, Pins **ret)
 {
         _cleanup_(cleanup_pins) Pins *pins = NULL;
@@ -86,12 +124,9 @@ int pins_new(Backend *backend, uint32_t n_slots_max, Pins **ret)
         r = region_seal_size_for_good(pins->region);
         if (r < 0)
                 return r;
-        r = region_map(pins->region, false);
+        r = map(pins, counters_offset);
         if (r < 0)
                 return r;
-        /* Own arithmetic, never the header: that can be written by the client from now on. */
-        pins->summary = (const _Atomic uint8_t *)(pins->region->data + sizeof(LayoutPinsHeader));
-        pins->counters = (const _Atomic uint32_t *)(void *)(pins->region->data + counters_offset);
         *ret = steal_ptr(&pins);
         return 0;
 }
@@ -120,6 +155,17 @@ uint64_t pins_allocated_bytes(const Pins *pins)
         uint64_t n_bytes;
 
         return region_get_allocated(pins->region, &n_bytes) == 0 ? n_bytes : pins->region->size_bytes;
+}
+
+bool pins_is_untouched(const Pins *pins)
+{
+        uint32_t n = (pins->n_slots_max - 1) / LAYOUT_PINS_PER_SUMMARY + 1;
+
+        /* The counters are not looked at: that is as long as whoever writes the summary likes, and makes memory of holes. */
+        for (uint32_t i = 0; i < n; i++)
+                if (atomic_load_explicit(&pins->summary[i], memory_order_seq_cst) != 0)
+                        return false;
+        return true;
 }
 
 uint32_t pins_count(const Pins *pins, uint32_t slot)

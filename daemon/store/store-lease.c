@@ -57,7 +57,8 @@ static void settle_orphan(Store *store, Lease *lease)
 {
         const Space *space = lease->space;
 
-        if (lease->leased->used_units == 0 && (space->is_removed || store->is_stopping || store_is_spoiled(lease)))
+        if (lease->leased->used_units == 0 && !store->is_restoring &&
+            (space->is_removed || store->is_stopping || store_is_spoiled(lease)))
                 drop_lease(store, lease);
 }
 
@@ -83,6 +84,7 @@ static void take_over(Store *store, Lease *lease)
                 session->last_lease = NULL;
         lease->session = NULL;
         leased_note_used(lease->leased);
+        leased_note_holder(lease->leased, 0, 0);
         lease->n_idle_ticks = 0;
         lease->is_recalled = false;
         list_unlink(&lease->link);
@@ -97,6 +99,9 @@ static bool recall(Store *store, Lease *lease)
 {
         const Session *session = lease->session;
 
+        /* Who held it under another daemon does not know before it is back. */
+        if (session->is_ghost)
+                return false;
         if (!lease->is_recalled) {
                 (void)leased_raise_epoch(lease->leased);
                 lease->is_recalled = true;

@@ -265,6 +265,11 @@ static void give_packed_region(Store *store, Space *space, Region *consume_regio
 {
         Charge *charge = consume_region->charge;
 
+        /* Nobody can write to an old one any more. */
+        if (!consume_region->is_writable) {
+                store_drop_region(store, consume_region);
+                return;
+        }
         consume_region->charge = NULL;
         /* The pool pays from here on: for the namespace that may have it again, or until it is gone. */
         charge_move(charge, &store->pool_charge, charge->n_bytes);
@@ -287,8 +292,8 @@ typedef struct Growth {
         Space *space;
         uint64_t n_bytes;
         Charge charge;
-        Region *region;
-        int result;
+        Region *region;              /* what has come of it; before, one that is there and only has to be kept */
+        int result;                  /* KEEPER_E_FULL too */
         bool want_huge;
         uint64_t n_huge, n_failed;
 } Growth;
@@ -318,13 +323,21 @@ static int make_packed_region(Growth *growth, Region *region)
 static void growth_run(WorkerJob *job)
 {
         Growth *growth = CONTAINER_OF(job, Growth, job);
-        Region *region;
+        Region *region = steal_ptr(&growth->region);
 
-        growth->result = region_new(growth->store->packed_backend, "folio-packed", growth->n_bytes, &region);
-        if (growth->result < 0)
-                return;
-        growth->result = make_packed_region(growth, region);
-        if (growth->result < 0)
+        growth->result = 0;
+        if (!region) {
+                growth->result = region_new(growth->store->packed_backend, "folio-packed", growth->n_bytes, &region);
+                if (growth->result < 0)
+                        return;
+                growth->result = make_packed_region(growth, region);
+        } else {
+                growth->result = region_open_read_only(region);
+        }
+        if (growth->result == 0)
+                growth->result = store_keep_region(growth->store, region, KEPT_PACKED, growth->space->ns.id, region->id,
+                                                   false);
+        if (growth->result != 0)
                 region_unref(region);
         else
                 growth->region = region;
@@ -339,7 +352,7 @@ static void retry_packed_waiters(Space *space)
                 store_retry_work(LIST_ENTRY(node, Work, link));
 }
 
-static void fail_packed_waiters(Space *space, int error)
+static void fail_packed_waiters(const Store *store, Space *space, int error)
 {
         List works = LIST_INIT(works), *node;
 
@@ -347,7 +360,9 @@ static void fail_packed_waiters(Space *space, int error)
         while ((node = list_take_front(&works))) {
                 Work *work = LIST_ENTRY(node, Work, link);
 
-                store_end_work(work, store_refuse_errno(&work->op->detail, error, "making a packed region"));
+                store_end_work(work, error > 0 ? store_refuse_kept(store, error, &work->op->detail) :
+                                                 store_refuse_errno(&work->op->detail, error,
+                                                                    "making a packed region"));
         }
 }
 
@@ -358,6 +373,9 @@ static void growth_done(WorkerJob *job)
         Space *space = growth->space;
         int r = growth->result;
 
+        /* One that only had to be kept, and was not looked at any more. */
+        if (r != 0)
+                region_unref(steal_ptr(&growth->region));
         space->is_growing = false;
         packed_tune(space->packed, !list_is_empty(&space->packed_waiters));
         store->n_collapsed += growth->n_huge;
@@ -385,8 +403,8 @@ static void growth_done(WorkerJob *job)
         }
         free(growth);
         space->n_works++; /* stays while the waiters are looked after */
-        if (r < 0)
-                fail_packed_waiters(space, r);
+        if (r != 0)
+                fail_packed_waiters(store, space, r);
         else
                 retry_packed_waiters(space);
         give_unused_regions(store, space);
@@ -394,7 +412,8 @@ static void growth_done(WorkerJob *job)
         store_try_free_space(store, space);
 }
 
-static int start_growth(Store *store, Space *space, uint64_t n_bytes, Charge *consume_charge)
+/* @consume_region: NULL; or one that is whole, taken over where this succeeds. */
+static int start_growth(Store *store, Space *space, uint64_t n_bytes, Region *consume_region, Charge *consume_charge)
 {
         Growth *growth = calloc(1, sizeof(*growth));
 
@@ -403,6 +422,7 @@ static int start_growth(Store *store, Space *space, uint64_t n_bytes, Charge *co
         growth->store = store;
         growth->space = space;
         growth->n_bytes = n_bytes;
+        growth->region = consume_region;
         growth->charge = *consume_charge;
         *consume_charge = (Charge)CHARGE_NULL;
         growth->result = -ECANCELED;
@@ -412,6 +432,43 @@ static int start_growth(Store *store, Space *space, uint64_t n_bytes, Charge *co
         space->is_growing = true;
         worker_pool_submit(store->config.workers, WORKER_URGENT, &growth->job);
         return 0;
+}
+
+/* What has to be kept first takes as long as the keeper does: a worker's. */
+static int keep_blank(Store *store, Space *space, Region *consume_region)
+{
+        Charge *paid = consume_region->charge;
+        int r;
+
+        consume_region->charge = NULL;
+        r = start_growth(store, space, consume_region->size_bytes, consume_region, paid);
+        if (r < 0) {
+                region_unref(consume_region);
+                charge_release(paid);
+        }
+        free(paid);
+        return r < 0 ? r : STORE_CHUNK_GROWING;
+}
+
+/* A region that is whole, paid for. */
+static int add_blank(Store *store, Space *space, Region *consume_region)
+{
+        Charge *paid = consume_region->charge;
+        int r;
+
+        if (store->config.keeper && !consume_region->kept)
+                return keep_blank(store, space, consume_region);
+        r = region_open_read_only(consume_region);
+        if (r < 0) {
+                store_drop_region(store, consume_region);
+                return r;
+        }
+        r = packed_add_region(space->packed, consume_region);
+        if (r < 0) {
+                charge_release(paid);
+                free(paid);
+        }
+        return r;
 }
 
 /* One that is ready: 0. One that will be: STORE_CHUNK_GROWING. STORE_PAY_*, negative errno. */
@@ -429,21 +486,8 @@ static int get_packed_region(Store *store, Space *space, uint64_t n_bytes)
         region = store_take_blank(store, store->packed_backend, best, true, space->ns.id);
         if (!region && least < best)
                 region = store_take_blank(store, store->packed_backend, least, true, space->ns.id);
-        if (region) {
-                Charge *paid = region->charge;
-
-                r = region_open_read_only(region);
-                if (r < 0) {
-                        store_drop_region(store, region);
-                        return r;
-                }
-                r = packed_add_region(space->packed, region);
-                if (r < 0) {
-                        charge_release(paid);
-                        free(paid);
-                }
-                return r;
-        }
+        if (region)
+                return add_blank(store, space, region);
         r = store_pay(store, best, &charge);
         if (r && least < best) {
                 best = least;
@@ -451,7 +495,7 @@ static int get_packed_region(Store *store, Space *space, uint64_t n_bytes)
         }
         if (r)
                 return r;
-        r = start_growth(store, space, best, &charge);
+        r = start_growth(store, space, best, NULL, &charge);
         charge_release(&charge);
         return r < 0 ? r : STORE_CHUNK_GROWING;
 }
@@ -519,7 +563,10 @@ int store_memory_init(Store *store, const char **ret_failed_call)
         r = backend_memfd_new(store->config.huge, &store->memfd, ret_failed_call);
         if (r < 0)
                 return r;
-        r = backend_tmpfs_new(store->config.huge, &store->tmpfs, &tmpfs_call);
+        if (store->config.tmpfs_directory)
+                r = backend_tmpfs_open(store->config.tmpfs_directory, store->config.huge, &store->tmpfs, &tmpfs_call);
+        else
+                r = backend_tmpfs_new(store->config.huge, &store->tmpfs, &tmpfs_call);
         if (r < 0) {
                 /* Not needed unless somebody asks for it; then this is what is said. */
                 store->tmpfs = NULL;

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include "base/cleanup.h"
+#include "daemon/store/fault.h"
 
 /* --- drafts ------------------------------------------------------------------------------------------------------- */
 
@@ -143,6 +144,8 @@ void store_describe_object(const Object *object, LayoutSlot *record)
         record->offset_units = (uint32_t)(object_offset_bytes(object) / LAYOUT_CHUNK_UNIT_BYTES);
         record->flags = (object->is_sparse ? LAYOUT_FLAG_SPARSE : 0) |
                         (object->lifetime == FOLIO_WITH_CREATOR ? LAYOUT_FLAG_WITH_CREATOR : 0) |
+                        (object->is_replacing ? LAYOUT_FLAG_REPLACING : 0) |
+                        (object->is_stream ? LAYOUT_FLAG_STREAM : 0) |
                         (record->flags & LAYOUT_FLAG_HOLES);
 }
 
@@ -165,7 +168,9 @@ void store_publish_writing(Store *store, Object *object, Session *session, Layou
         object_set_state(object, OBJECT_WRITING);
         record->state = LAYOUT_SLOT_WRITING;
         record->protection = FOLIO_PROTECTION_NONE;
+        record->session = session->number;
         index_write(space->index, object->slot, record);
+        FAULT("writing.written");
         /* One that replaces has no name until it is sealed. */
         if (!object->is_replacing)
                 index_insert(space->index, object->slot);
@@ -217,7 +222,7 @@ static Status find_rival(const Object *object, Object **ret, char **ret_detail)
 }
 
 void store_publish_over(Store *store, Object *object, Session *session, ObjectState state, LayoutSlot *record,
-                        Object *rival)
+                        Object *rival, uint64_t origin)
 {
         bool was_writing = object->state == OBJECT_WRITING, is_named = was_writing && !object->is_replacing;
         Space *space = object->space;
@@ -227,20 +232,28 @@ void store_publish_over(Store *store, Object *object, Session *session, ObjectSt
         if (was_writing)
                 end_writing(object);
         record->state = state == OBJECT_MUTABLE ? LAYOUT_SLOT_MUTABLE : LAYOUT_SLOT_SEALED;
+        record->flags &= (uint8_t)~(LAYOUT_FLAG_REPLACING | LAYOUT_FLAG_STREAM);
+        record->session = object->lifetime == FOLIO_WITH_CREATOR ? session->number : 0;
         record->changed_ns = now_ns;
         /* Another may have had the name since this one was begun: what is got under one name only ever grows newer. */
         if (was_writing && object->is_replacing)
                 record->generation = object->generation = ++store->last_generation;
+        index_event_begin_of(space->index, rival ? FOLIO_EVENT_REPLACED : FOLIO_EVENT_SEALED, object->slot, record, now_ns,
+                             origin);
+        FAULT("publish.begun");
         /* The record first: when the name leads to it, it is whole. */
         if (is_named)
                 index_update(space->index, object->slot, record);
         else
                 index_write(space->index, object->slot, record);
+        FAULT("publish.written");
         if (rival)
                 index_replace(space->index, rival->slot, object->slot);
         else if (!is_named)
                 index_insert(space->index, object->slot);
-        index_event_of(space->index, rival ? FOLIO_EVENT_REPLACED : FOLIO_EVENT_SEALED, object->slot, record, now_ns);
+        FAULT("publish.named");
+        index_event_end(space->index);
+        FAULT("publish.counted");
         begin_life(store, object, session, record);
         store_mark_dirty(store, space);
         if (rival)
@@ -248,17 +261,29 @@ void store_publish_over(Store *store, Object *object, Session *session, ObjectSt
 }
 
 Status store_publish(Store *store, Object *object, Session *session, ObjectState state, LayoutSlot *record,
-                     char **ret_detail)
+                     uint64_t origin, char **ret_detail)
 {
         Object *rival;
         Status status = find_rival(object, &rival, ret_detail);
 
         if (status == STATUS_OK)
-                store_publish_over(store, object, session, state, record, rival);
+                store_publish_over(store, object, session, state, record, rival, origin);
         return status;
 }
 
 /* --- going -------------------------------------------------------------------------------------------------------- */
+
+void store_give_bytes(Store *store, Object *object)
+{
+        if (object->chunk)
+                store_give_chunk(store, object->space, steal_ptr(&object->chunk));
+        if (object->leased)
+                store_give_units(store, steal_ptr(&object->leased), (uint64_t)object->leased_unit * LEASE_UNIT_BYTES,
+                                 object->charge.n_bytes);
+        if (object->region)
+                store_drop_region(store, steal_ptr(&object->region));
+        charge_release(&object->charge);
+}
 
 void store_forget_object(Store *store, Object *object)
 {
@@ -280,15 +305,9 @@ void store_forget_object(Store *store, Object *object)
         list_unlink(&object->link);
         if (object->is_collapsing)
                 store_orphan_collapse(store, object);
-        if (object->chunk)
-                store_give_chunk(store, space, steal_ptr(&object->chunk));
-        if (object->leased)
-                store_give_units(store, steal_ptr(&object->leased), (uint64_t)object->leased_unit * LEASE_UNIT_BYTES,
-                                 object->charge.n_bytes);
-        if (object->region)
-                store_drop_region(store, steal_ptr(&object->region));
-        charge_release(&object->charge);
+        store_give_bytes(store, object);
         space->objects[object->slot] = NULL;
+        FAULT("forget.given");
         index_free_slot(space->index, object->slot);
         space->n_objects--;
         store->n_objects--;
@@ -297,7 +316,7 @@ void store_forget_object(Store *store, Object *object)
 }
 
 /* Retracted, but somebody holds it, or a worker is at it. */
-static void hold(Store *store, Object *object)
+void store_hold_object(Store *store, Object *object)
 {
         Space *space = object->space;
 
@@ -328,13 +347,13 @@ static void let_go(Store *store, Object *object)
          * after it, that it is retracted.
          */
         atomic_thread_fence(memory_order_seq_cst);
-        if (object->is_busy || store_count_pins(space, object->slot) > 0)
-                hold(store, object);
+        if (object->is_busy || store->is_leaving || store_count_pins(space, object->slot) > 0)
+                store_hold_object(store, object);
         else
                 store_forget_object(store, object);
 }
 
-void store_retire_object(Store *store, Object *object, uint8_t grave, enum folio_event_type event)
+void store_retire_object(Store *store, Object *object, uint8_t grave, enum folio_event_type event, uint64_t origin)
 {
         Space *space = object->space;
         bool was_seen = object->state != OBJECT_WRITING;
@@ -342,17 +361,22 @@ void store_retire_object(Store *store, Object *object, uint8_t grave, enum folio
         /* Not at its own writer's wish: that one may be in the middle of it. */
         if (grave && !was_seen && object->leased)
                 store_spoil_lease(object->leased);
-        index_retract(space->index, object->slot, grave);
         /* Nobody was told of one that was never sealed. */
         if (event && was_seen)
-                index_event(space->index, event, object->slot, store_now_ns(store));
+                index_event_begin(space->index, event, object->slot, store_now_ns(store), origin);
+        FAULT("retire.begun");
+        index_retract(space->index, object->slot, grave);
+        FAULT("retire.retracted");
+        if (event && was_seen)
+                index_event_end(space->index);
+        FAULT("retire.counted");
         store_mark_dirty(store, space);
         let_go(store, object);
 }
 
 void store_settle_object(Store *store, Object *object)
 {
-        if (object->state != OBJECT_RETRACTED || object->is_busy)
+        if (object->state != OBJECT_RETRACTED || object->is_busy || store->is_leaving)
                 return;
         if (store_count_pins(object->space, object->slot) == 0)
                 store_forget_object(store, object);
@@ -392,7 +416,8 @@ void store_expire(Store *store)
         now_ns = store_now_ns(store);
         /* When the slice is over the next expiry is in the past: the caller comes again at once. */
         while (expiry_next_ns(&store->expiry) <= now_ns && store_take_slice(&slice))
-                store_retire_object(store, expiry_peek(&store->expiry), FOLIO_EVENT_EXPIRED, FOLIO_EVENT_EXPIRED);
+                store_retire_object(store, expiry_peek(&store->expiry), FOLIO_EVENT_EXPIRED, FOLIO_EVENT_EXPIRED,
+                                    0);
 }
 
 void store_sweep_held(Store *store)

@@ -151,6 +151,7 @@ void store_tick(Store *store)
         if (store->n_rest_ticks > 0)
                 store->n_rest_ticks--;
         store_tick_leases(store);
+        store_tick_evacuation(store);
         store_measure_sessions(store);
         if (++store->n_ticks % TICKS_PER_AGE != 0)
                 return;
@@ -217,6 +218,12 @@ int store_pool_init(Store *store)
         r = pool_new(&config, &store->pool);
         if (r < 0)
                 return r;
-        follow_demand(store);
+        if (!store->config.keeper)
+                follow_demand(store);
         return 0;
+}
+
+void store_begin_pool(Store *store)
+{
+        follow_demand(store);
 }

@@ -48,6 +48,7 @@
 #define STORE_CHORES_PER_TURN 512u          /* objects looked at before the loop gets its turn, */
 #define STORE_CHORES_NS UINT64_C(250000)    /* or so long */
 #define STORE_CLAIM_LISTS 64u
+#define STORE_SESSION_LISTS 64u
 
 /*
  * Staging regions and pin tables are as large as they might be needed, and mostly holes. A connection pays so much for
@@ -86,6 +87,7 @@ typedef struct Space {
         List packed_waiters;         /* works that wait for a packed region */
         unsigned n_works;
         bool is_growing;             /* a packed region is being made */
+        bool is_evacuating;          /* objects are being moved */
         bool is_removed;
         WorkerJob burial;            /* its end: large tables take long to give back */
         uint32_t reap_slot;          /* how far a removed one has been emptied */
@@ -95,6 +97,8 @@ typedef struct Space {
         List leases;                 /* held ones, */
         List orphans;                /* and those that nobody holds */
         uint64_t leased_bytes;       /* of both, whole */
+        uint32_t *creatorless;       /* slots of restored objects that die with a session that is not there any more */
+        size_t n_creatorless;
 } Space;
 
 /* How much may be done of what is long before the loop gets its turn. */
@@ -184,6 +188,11 @@ struct Store {
         List sessions;
         List closed_sessions;        /* that still have something */
         unsigned n_sessions;
+        List sessions_by_number[STORE_SESSION_LISTS];
+        uint32_t last_session_number;
+        uint64_t n_sessions_unkept;  /* ever: that will not outlive us */
+        uint64_t start;              /* of the beacon; 0: there is none */
+        uint64_t n_bad_ghost_parts;  /* what an earlier foliod left of sessions, and could not be used */
         List uid_accounts;
         List memory_waiters;         /* works */
         List preparing;              /* works */
@@ -196,7 +205,13 @@ struct Store {
         bool has_chore;
         bool is_waking;              /* those who wait for memory */
         bool is_stopping;
+        bool is_restoring;           /* nothing goes back that more may be found in */
+        bool is_leaving;             /* another daemon goes on: what was taken from its name is held, whoever holds it */
         uint64_t n_collapsed, n_collapse_failed; /* pieces of 2 MiB */
+        _Atomic uint64_t n_volatile; /* regions that nobody keeps, though somebody should */
+        StoreRestoreFacts restored;
+        uint64_t n_evacuated, evacuated_bytes;
+        Backend old_tmpfs;           /* where files of an earlier daemon's tmpfs belong, if there is none now */
 };
 
 /* The clock is looked at once in a turn of the loop: store_flush() ends it. */
@@ -213,6 +228,9 @@ static inline uint64_t store_now_ns(Store *store)
 Status store_refuse(char **ret_detail, Status status, const char *format, ...) _printf_(3, 4);
 Status store_refuse_errno(char **ret_detail, int error, const char *what);
 
+/* The namespace that is always there. */
+Status store_make_default(Store *store, char **ret_detail);
+
 Slice store_begin_slice(void);
 
 /* False: no more in this turn. Else one more object may be looked at. */
@@ -227,6 +245,20 @@ Space *store_find_space(const Store *store, const char *name);
 Space *store_find_space_by_id(const Store *store, uint32_t id);
 Status store_make_space(Store *store, const ProtoNamespace *settings, uint32_t default_mode, uid_t owner_uid,
                         gid_t owner_gid, Space **ret, char **ret_detail);
+
+/* One that an earlier daemon had, without objects; its index is not kept and not complete yet. */
+typedef struct StoreSpaceOld {
+        const char *name;
+        uint32_t id;
+        uint64_t hash_seed;
+        uint64_t index_generation;   /* of the new index */
+        uint32_t n_events;           /* as many as before: clients have it mapped with these */
+        LayoutSettings settings;
+} StoreSpaceOld;
+Status store_make_old_space(Store *store, const StoreSpaceOld *old, Space **ret, char **ret_detail);
+
+/* The settings have changed: the index says so. */
+void store_note_settings(Space *space);
 void store_remove_space(Store *store, Space *space);  /* from view; its objects go bit by bit */
 void store_reap_spaces(Store *store, Slice *slice);
 void store_try_free_space(Store *store, Space *space); /* if it is removed, and empty */
@@ -274,6 +306,29 @@ void store_give_chunk(Store *store, Space *space, Chunk *chunk);
 /* Runs those who waited for memory again; what does not fit into a slice, a chore will. */
 void store_wake_memory_waiters(Store *store);
 
+/* --- store-kept.c ------------------------------------------------------------------------------------------------- */
+
+#define STORE_KEPT_BACKING UINT64_C(0xff) /* of KeptRecord.detail: enum folio_backing */
+#define STORE_KEPT_GROWS UINT64_C(0x100)  /* the size is another since */
+
+uint64_t store_kept_detail(const Region *region, bool can_grow);
+
+/*
+ * Before anything in @region is acknowledged, in a worker or on the loop; nothing where there is no keeper. 0, or
+ * KEEPER_E_FULL or a negative errno: then it is not kept, and nobody may have it.
+ */
+int store_keep_region(Store *store, Region *region, KeptKind kind, uint32_t namespace_id, uint64_t id, bool can_grow);
+Status store_refuse_kept(const Store *store, int outcome, char **ret_detail);
+
+/* Before the last reference goes: what is kept of it stays. */
+void store_leave_region(Region *region);
+
+/* --- store-evacuate.c --------------------------------------------------------------------------------------------- */
+
+/* Idle work, if there is any to be done: moves objects out of a region that an earlier daemon has filled. */
+void store_evacuate_some(Store *store, Space *space);
+void store_tick_evacuation(Store *store);
+
 /* --- store-lease.c ------------------------------------------------------------------------------------------------ */
 
 /* The units that @op names, in a lease of its session in @space: taken by the object that comes to be there. */
@@ -302,6 +357,7 @@ void store_tick_leases(Store *store);
 /* --- store-pool.c ------------------------------------------------------------------------------------------------- */
 
 int store_pool_init(Store *store);
+void store_begin_pool(Store *store); /* nothing is made before: with a keeper, only when it has told of what there is */
 
 /* An own region of @n_bytes is asked for: such a one may be wanted again. */
 void store_note_demand(Store *store, uint64_t n_bytes);
@@ -365,20 +421,26 @@ void store_publish_writing(Store *store, Object *object, Session *session, Layou
 
 /* A draft, or an object being written, becomes one that can be got. The name may be taken only where it replaces. */
 Status store_publish(Store *store, Object *object, Session *session, ObjectState state, LayoutSlot *record,
-                     char **ret_detail);
+                     uint64_t origin, char **ret_detail);
 
 /*
  * The same where nothing can have changed since the name was checked (store_check_name): @rival has it, or nobody
  * (NULL).
  */
 void store_publish_over(Store *store, Object *object, Session *session, ObjectState state, LayoutSlot *record,
-                        Object *rival);
+                        Object *rival, uint64_t origin);
 
-/* Takes the object from everybody: @grave and @event 0: none. */
-void store_retire_object(Store *store, Object *object, uint8_t grave, enum folio_event_type event);
+/* Takes the object from everybody: @grave and @event 0: none. @origin: of the request, as in StoreOp. */
+void store_retire_object(Store *store, Object *object, uint8_t grave, enum folio_event_type event, uint64_t origin);
+
+/* Retracted, but somebody holds it, or a worker is at it. */
+void store_hold_object(Store *store, Object *object);
 
 /* A draft, or a retracted object that nobody holds: everything it has goes back. */
 void store_forget_object(Store *store, Object *object);
+
+/* Where its bytes lie, and what was paid for them, is given back. */
+void store_give_bytes(Store *store, Object *object);
 
 /* After an operation on it: frees a retracted object if it can. */
 void store_settle_object(Store *store, Object *object);
@@ -458,6 +520,15 @@ int store_draft_packed(Store *store, const Target *target, StoreOp *op, Object *
 /* The record of a new object as the options say: begun as its slot has it, or as the draft gave it. */
 void store_fill_record(Store *store, const StoreOp *op, const Object *object, LayoutSlot *record);
 void store_begin_record(Store *store, const StoreOp *op, const Object *object, LayoutSlot *ret);
+
+/* What a packed or leased object takes. */
+void store_measure_object(const Object *object, LayoutSlot *record);
+
+/*
+ * What is in allocated_pages of the record of a packed or leased object; while it is being written, StoreOp.made is
+ * there instead, for the next foliod.
+ */
+uint32_t store_packed_pages(const Object *object);
 
 /* Where the bytes lie that the item says are staged. */
 Status store_check_staging(const StoreOp *op, uint64_t n_bytes, const uint8_t **ret_from);

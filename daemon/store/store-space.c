@@ -14,6 +14,8 @@
 
 #include "base/cleanup.h"
 #include "daemon/memory/array.h"
+#include "daemon/store/fault.h"
+#include "folio/admin.h"
 
 #define TABLES_LOOKED_AT_MAX 16u
 
@@ -45,6 +47,7 @@ static void free_space(Space *space)
 {
         free_tables(space);
         namespace_deinit(&space->ns);
+        free(space->creatorless);
         free(space);
 }
 
@@ -95,23 +98,43 @@ static bool has_sleepers(void *userdata)
         return false;
 }
 
-static int fill_space(Store *store, Space *space)
+void store_note_settings(Space *space)
+{
+        const Namespace *ns = &space->ns;
+        LayoutSettings settings = {
+                .quota_bytes = ns->quota_bytes,
+                .quota_objects = ns->quota_objects,
+                .objects_max = ns->objects_max,
+                .owner_uid = ns->owner_uid,
+                .owner_gid = ns->owner_gid,
+                .mode = ns->mode,
+                .backing = (uint8_t)ns->backing,
+                .huge = (uint8_t)ns->huge,
+                .writers = (uint8_t)ns->writers,
+        };
+
+        index_set_settings(space->index, &settings);
+}
+
+/* @old: NULL: it is a new one. */
+static int fill_space(Store *store, Space *space, const StoreSpaceOld *old)
 {
         IndexConfig config = {
                 .backend = store->packed_backend,
                 .name = space->ns.name,
                 .namespace_id = space->ns.id,
                 .instance = store->instance,
-                .generation = 1,
+                .generation = old ? old->index_generation : 1,
+                .hash_seed = old ? old->hash_seed : 0,
                 .n_slots_max = space->ns.objects_max,
-                .n_events = store->config.n_events,
+                .n_events = old ? old->n_events : store->config.n_events,
                 .has_sleepers = has_sleepers,
                 .userdata = space,
         };
         int r;
 
         /* So that nobody can choose keys that fall into one bucket. */
-        if (getrandom(&config.hash_seed, sizeof(config.hash_seed), 0) != sizeof(config.hash_seed))
+        if (!old && getrandom(&config.hash_seed, sizeof(config.hash_seed), 0) != sizeof(config.hash_seed))
                 return -EIO;
         space->objects = array_new(space->ns.objects_max, sizeof(*space->objects));
         if (!space->objects)
@@ -119,7 +142,27 @@ static int fill_space(Store *store, Space *space)
         r = packed_new(&space->packed);
         if (r < 0)
                 return r;
-        return index_new(&config, &space->index);
+        r = index_new(&config, &space->index);
+        if (r == 0)
+                store_note_settings(space);
+        return r;
+}
+
+static Space *new_space(void)
+{
+        Space *space = calloc(1, sizeof(*space));
+
+        if (!space)
+                return NULL;
+        list_init(&space->link);
+        list_init(&space->dirty_link);
+        list_init(&space->tables);
+        list_init(&space->packed_waiters);
+        list_init(&space->leases);
+        list_init(&space->orphans);
+        for (unsigned i = 0; i < STORE_CLAIM_LISTS; i++)
+                list_init(&space->claims[i]);
+        return space;
 }
 
 Status store_make_space(Store *store, const ProtoNamespace *settings, uint32_t default_mode, uid_t owner_uid,
@@ -140,25 +183,55 @@ Status store_make_space(Store *store, const ProtoNamespace *settings, uint32_t d
         if (store->n_spaces >= store->config.n_namespaces_max)
                 return store_refuse(ret_detail, STATUS_LIMIT, "there are %u namespaces, which is how many there may be",
                                     store->n_spaces);
-        space = calloc(1, sizeof(*space));
+        space = new_space();
         if (!space)
                 return store_refuse_errno(ret_detail, -ENOMEM, "a namespace");
-        list_init(&space->link);
-        list_init(&space->dirty_link);
-        list_init(&space->tables);
-        list_init(&space->packed_waiters);
-        list_init(&space->leases);
-        list_init(&space->orphans);
-        for (unsigned i = 0; i < STORE_CLAIM_LISTS; i++)
-                list_init(&space->claims[i]);
         namespace_init(&space->ns, store->last_namespace_id + 1, settings, &defaults);
         status = choose_backend(store, space, ret_detail);
         if (status != STATUS_OK)
                 return status;
-        r = fill_space(store, space);
+        r = fill_space(store, space, NULL);
         if (r < 0)
                 return store_refuse_errno(ret_detail, r, "the index of a namespace");
+        index_set_complete(space->index);
+        FAULT("namespace.made");
+        r = store_keep_region(store, index_region(space->index), KEPT_INDEX, space->ns.id, 1, false);
+        if (r != 0)
+                return store_refuse_kept(store, r, ret_detail);
+        FAULT("namespace.kept");
         store->last_namespace_id++;
+        store->n_spaces++;
+        insert_sorted(store, space);
+        *ret = steal_ptr(&space);
+        return STATUS_OK;
+}
+
+Status store_make_old_space(Store *store, const StoreSpaceOld *old, Space **ret, char **ret_detail)
+{
+        const LayoutSettings *s = &old->settings;
+        ProtoNamespace settings = {
+                .fields = FOLIO_NAMESPACE_FIELD_OWNER | FOLIO_NAMESPACE_FIELD_GROUP | FOLIO_NAMESPACE_FIELD_MODE |
+                          FOLIO_NAMESPACE_FIELD_QUOTA_BYTES | FOLIO_NAMESPACE_FIELD_QUOTA_OBJECTS |
+                          FOLIO_NAMESPACE_FIELD_OBJECTS_MAX | FOLIO_NAMESPACE_FIELD_BACKING |
+                          FOLIO_NAMESPACE_FIELD_HUGE | FOLIO_NAMESPACE_FIELD_WRITERS,
+                .owner_uid = s->owner_uid, .owner_gid = s->owner_gid, .mode = s->mode, .backing = s->backing,
+                .huge = s->huge, .writers = s->writers, .quota_bytes = s->quota_bytes,
+                .quota_objects = s->quota_objects, .objects_max = s->objects_max,
+        };
+        NamespaceDefaults defaults = { .objects_max = s->objects_max };
+        _cleanup_(cleanup_space) Space *space = new_space();
+        int r;
+
+        if (!space)
+                return store_refuse_errno(ret_detail, -ENOMEM, "a namespace");
+        memcpy(settings.name, old->name, strnlen(old->name, sizeof(settings.name) - 1));
+        namespace_init(&space->ns, old->id, &settings, &defaults);
+        /* Where its backing is not to be had any more, what is there is read on, and nothing new of that kind is made. */
+        space->own_backend = space->ns.backing == FOLIO_BACKING_TMPFS && store->tmpfs ? store->tmpfs : store->memfd;
+        r = fill_space(store, space, old);
+        if (r < 0)
+                return store_refuse_errno(ret_detail, r, "the index of a namespace");
+        store->last_namespace_id = MAX(store->last_namespace_id, old->id);
         store->n_spaces++;
         insert_sorted(store, space);
         *ret = steal_ptr(&space);
@@ -173,7 +246,9 @@ void store_remove_space(Store *store, Space *space)
         list_push_back(&store->removed_spaces, &space->link);
         store->n_spaces--;
         /* Readers first: from now on they ask, and are told that there is no such namespace. */
+        FAULT("namespace.removing");
         index_close(space->index);
+        FAULT("namespace.removed");
         store_cancel_index_collapse(space);
         pool_forget(store->pool, space->ns.id);
         store_close_space_leases(store, space);
@@ -211,7 +286,7 @@ static void reap_space(Store *store, Space *space, Slice *slice)
 
                 /* Drafts end with their works, held ones with their holders. */
                 if (object && object->state != OBJECT_DRAFT && object->state != OBJECT_RETRACTED)
-                        store_retire_object(store, object, 0, 0);
+                        store_retire_object(store, object, 0, 0, 0);
         }
         space->n_works--;
 }

@@ -12,6 +12,7 @@
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <time.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -107,15 +108,18 @@ void store_schedule_chore(Store *store)
 
 static void signal_watchers(const Space *space)
 {
-        uint64_t one = 1;
+        const struct itimerspec at_once = { .it_value = { .tv_nsec = 1 } };
 
+        /*
+         * Not a write to an eventfd: the client has the descriptor too, and with it O_NONBLOCK of both, and the counter; it
+         * could have us sleep for ever. To set a timer never does, and can only fail where there is none.
+         */
         LIST_FOREACH(node, &space->tables)
         {
                 const SessionTable *table = LIST_ENTRY(node, SessionTable, space_link);
 
-                /* It can only fail where it is readable already. */
-                if (table->event_fd >= 0 && write(table->event_fd, &one, sizeof(one)) < 0)
-                        continue;
+                if (table->event_fd >= 0)
+                        (void)timerfd_settime(table->event_fd, 0, &at_once, NULL);
         }
 }
 
@@ -145,9 +149,11 @@ static void init_lists(Store *store)
 
         for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
                 list_init(lists[i]);
+        for (size_t i = 0; i < STORE_SESSION_LISTS; i++)
+                list_init(&store->sessions_by_number[i]);
 }
 
-static Status make_default(Store *store, char **ret_detail)
+Status store_make_default(Store *store, char **ret_detail)
 {
         ProtoNamespace settings = { .name = FOLIO_NAMESPACE_DEFAULT };
         Space *ignored;
@@ -198,7 +204,8 @@ int store_new(const StoreConfig *config, Store **ret, const char **ret_failed_ca
                 return -EIO;
         store->instance |= 1; /* never 0 */
         r = store_memory_init(store, ret_failed_call);
-        if (r == 0 && make_default(store, &detail) != STATUS_OK) {
+        /* Where there is a keeper, what it has comes first. */
+        if (r == 0 && !config->keeper && store_make_default(store, &detail) != STATUS_OK) {
                 *ret_failed_call = "the namespace default";
                 r = -ENOMEM;
         }
@@ -240,6 +247,35 @@ void store_free(Store *store)
         expiry_deinit(&store->expiry);
         slabs_deinit(&store->objects);
         free(store);
+}
+
+static void retire_creatorless(Store *store, Space *space)
+{
+        for (size_t i = 0; i < space->n_creatorless; i++) {
+                Object *object = space->objects[space->creatorless[i]];
+
+                if (object && object->lifetime == FOLIO_WITH_CREATOR && !object->creator &&
+                    (object->state == OBJECT_SEALED || object->state == OBJECT_MUTABLE))
+                        store_retire_object(store, object, FOLIO_EVENT_DELETED, FOLIO_EVENT_DELETED, 0);
+        }
+        space->n_creatorless = 0;
+        free(steal_ptr(&space->creatorless));
+}
+
+void store_take_over(Store *store, uint64_t start)
+{
+        store->start = start;
+        LIST_FOREACH(node, &store->sessions)
+                session_take_over(LIST_ENTRY(node, Session, link));
+        /* Before any pin is counted that something depends on. */
+        atomic_thread_fence(memory_order_seq_cst);
+        LIST_FOREACH(node, &store->spaces)
+                retire_creatorless(store, LIST_ENTRY(node, Space, link));
+}
+
+Backend *store_private_backend(const Store *store)
+{
+        return store->packed_backend;
 }
 
 uint64_t store_instance(const Store *store)
@@ -373,6 +409,28 @@ static void memory_facts(const Facts *facts)
         number(facts, "collapse.failed", store->n_collapse_failed + pool.n_collapse_failed);
 }
 
+static void keeping_facts(const Facts *facts)
+{
+        const Store *store = facts->store;
+        const StoreRestoreFacts *restored = &store->restored;
+
+        if (!store->config.keeper)
+                return;
+        number(facts, "keeper.volatile", atomic_load_explicit(&store->n_volatile, memory_order_relaxed));
+        number(facts, "restore.namespaces", restored->n_namespaces);
+        number(facts, "restore.objects", restored->n_objects);
+        number(facts, "restore.bytes", restored->object_bytes);
+        number(facts, "restore.held", restored->n_held);
+        number(facts, "restore.writing", restored->n_writing);
+        number(facts, "restore.sessions", restored->n_sessions);
+        number(facts, "restore.dropped", restored->n_dropped);
+        number(facts, "restore.ended", restored->n_ended);
+        number(facts, "restore.bad_descriptors", restored->n_bad);
+        number(facts, "restore.us", restored->us);
+        number(facts, "evacuated.objects", store->n_evacuated);
+        number(facts, "evacuated.bytes", store->evacuated_bytes);
+}
+
 void store_each_fact(Store *store, void (*each)(void *userdata, const char *name, uint64_t value, const char *text),
                      void *userdata)
 {
@@ -381,9 +439,11 @@ void store_each_fact(Store *store, void (*each)(void *userdata, const char *name
 
         memory_facts(&facts);
         lease_facts(&facts);
+        keeping_facts(&facts);
         number(&facts, "objects.count", store->n_objects - store->n_held);
         number(&facts, "held.count", store->n_held);
         number(&facts, "sessions.count", store->n_sessions);
+        number(&facts, "sessions.unkept", store->n_sessions_unkept);
         number(&facts, "namespaces.count", store->n_spaces);
         each(userdata, "huge.policy", 0, policies[store->config.huge]);
         each(userdata, "packed.protection", 0,

@@ -16,6 +16,7 @@
 #include <sys/types.h>
 
 #include "base/list.h"
+#include "daemon/memory/backend.h"
 #include "daemon/service/worker.h"
 #include "daemon/store/cred.h"
 #include "folio/types.h"
@@ -46,15 +47,59 @@ typedef struct StoreConfig {
         uint32_t n_namespaces_max;
         enum folio_huge huge;
         StoreProtection packed_protection;
+        const char *tmpfs_directory; /* as of backend_tmpfs_open(); borrowed; NULL: a mount of our own */
         bool is_user_daemon;         /* its clients have its uid */
         uint64_t (*now_ns)(void);    /* CLOCK_REALTIME; a test passes its own */
+        struct Keeper *keeper;       /* borrowed: what outlives the process; NULL: nothing does */
 } StoreConfig;
 
 /* @ret_failed_call: which call refused, where it is the kernel's doing ("memfd_create"). */
 int store_new(const StoreConfig *config, Store **ret, const char **ret_failed_call);
 void store_free(Store *store); /* no session is left; drains the workers */
 
+/*
+ * With StoreConfig.keeper: what an earlier foliod has left becomes this store's, as it was when that ended, or a new
+ * store is begun. Once, after store_new() and before anything else. Whatever moment this process ends at, what is not
+ * restored yet is there for the next one.
+ *
+ * STORE_RESTORE_E_VERSION: a newer foliod has left it; all is left in place, and *@ret_message says what to do. Or a
+ * negative errno, with a message too. In both cases the store can only be left (store_leave()).
+ */
+enum { STORE_RESTORE_E_VERSION = 1 };
+
+#define STORE_RESTORE_LINES_MAX 16
+typedef struct StoreRestoreFacts {
+        uint64_t n_namespaces, n_objects, object_bytes; /* that are there again */
+        uint64_t n_held;             /* of those: that have lost their name, and are pinned */
+        uint64_t n_writing;          /* and that are being written */
+        uint64_t n_sessions;
+        uint64_t n_dropped;          /* objects that are lost: they are not what was written, or their memory is not */
+        uint64_t n_ended;            /* objects that were being written by who has gone meanwhile */
+        uint64_t n_bad;              /* descriptors that could not be used */
+        uint64_t us;
+        unsigned n_lines;            /* of what was dropped and why, for the log */
+        char lines[STORE_RESTORE_LINES_MAX][200];
+        int listener_fd;             /* KEPT_LISTENER, the caller's; -1: there was none */
+        struct Kept *listener_kept;
+} StoreRestoreFacts;
+int store_restore(Store *store, StoreRestoreFacts *ret, char **ret_message);
+
+/*
+ * In place of store_free(), where another foliod goes on with it: nothing is taken from anybody, and all that is kept
+ * stays so. No session is left (session_leave()); drains the workers.
+ */
+void store_leave(Store *store);
+
 uint64_t store_instance(const Store *store);
+
+/*
+ * The number of the daemon's beacon, by which all sessions of before are taken over (proto/staging.h). Nothing that a client
+ * may still find in an index of before has been retired until then; what died with its creator is now.
+ */
+void store_take_over(Store *store, uint64_t start);
+
+/* Where files come from that nobody but the daemon can write; borrowed. */
+Backend *store_private_backend(const Store *store);
 bool store_is_empty(const Store *store); /* no object, held ones neither */
 
 /* Changes what can change at run time. Never takes memory away from what is there. */
@@ -109,6 +154,49 @@ Status session_new(Store *store, const SessionConfig *config, Session **ret, cha
 void session_close(Session *session);
 
 int session_staging_fd(const Session *session); /* read-write, borrowed */
+bool session_has_anything(const Session *session); /* there may be pins, objects that go with it, leases */
+bool session_has_arrived(const Session *session); /* its client has had the welcome, and can have it back */
+bool session_is_over(const Session *session); /* its client says that it does not come back (proto/staging.h) */
+
+/*
+ * For the next foliod, where there is a keeper: a pidfd of the client, and the ring. Without a keeper, or where it has
+ * no room, they are not kept, and the client begins anew after a restart; that is no error. The descriptors are
+ * borrowed. To be called before the client knows.
+ */
+void session_keep_process(Session *session, int process_fd);
+void session_keep_ring(Session *session, int ring_fd, int bell_fd);
+
+/*
+ * By which the client asks for its session after a restart; 0: it cannot. And what its events have for an origin
+ * (layout_origin_*()): never 0, and no other session's of any start.
+ */
+uint64_t session_token(const Session *session);
+uint32_t session_number(const Session *session);
+
+/*
+ * We are about to end, in order, and another foliod comes: the connection is gone, but for the store the session is
+ * not: it stays in the index and in what is kept as it is, and only our own memory of it goes. No operation may begin;
+ * those under way end as with session_close().
+ */
+void session_leave(Session *session);
+
+/* --- ghosts: sessions of an earlier foliod whose clients have not come back yet ------------------------------------ */
+
+/* In no order; NULL begins, and ends. */
+Session *session_next_ghost(const Store *store, const Session *after);
+bool session_is_ghost(const Session *session);
+
+/* Not all its rights are known before its client is there: its ring waits for that. */
+bool session_is_cut(const Session *session);
+
+/* As found (daemon/store/session.h), borrowed, for who carries it out from now on; NULL: it has none. */
+struct SessionRing *session_get_restored_ring(Session *session);
+
+/* A pidfd of the client, handed over; -1: nobody knows it. */
+int session_take_process(Session *session);
+
+/* The client is there again: @config as in session_new(), but for what it had already. It is a ghost no more. */
+int session_resume(Session *session, const SessionConfig *config);
 
 /*
  * The session's ring, mapped for writing by whoever made it and mapped for as long as the session is open: its leases
@@ -135,6 +223,8 @@ struct StoreOp {
         const ProtoItem *item;
         uint64_t hash;               /* what store_expect() has answered for the very same key; 0: it was not asked */
         uint64_t leased_region_id;   /* PUT, CREATE: the bytes lie there, at item->offset_bytes; 0: in staging memory */
+        uint32_t made;               /* CREATE by a ring: 1 + the client's number for the object; 0: it has none */
+        uint64_t origin;             /* layout_origin_*(), for the events that come of it; 0: nobody will ask */
         void (*done)(StoreOp *op);
         void *userdata;
 
@@ -198,7 +288,7 @@ Status store_holders(Store *store, Session *session, uint32_t namespace_id, cons
 const char *session_comm(const Session *session);
 uint64_t session_connected_ns(const Session *session);
 
-/* An eventfd of this session that is written after each batch of events of the namespace; borrowed. */
+/* A timerfd of this session that expires after each batch of events of the namespace; borrowed. */
 Status store_watch(Store *store, Session *session, uint32_t namespace_id, int *ret_fd, char **ret_detail);
 
 #endif

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * TRUNCATE and DELETE. The size of a mutable object is a number in its slot; its file keeps the size of the capacity,
- * so that who maps it never meets its end. Shrinking gives pages back; growing first makes zeros of what lies beyond
- * the old end, and reserves it. The slot changes once, when all is done.
+ * so that who maps it never meets its end. Growing first makes zeros of what lies beyond the old end, and reserves it;
+ * the slot changes when all is done. Shrinking changes the slot first, and then gives the pages back: should the daemon
+ * end in between, the object is never longer than what is there of it.
  */
 #include "daemon/store/store-private.h"
 
@@ -10,6 +11,7 @@
 #include <stdlib.h>
 
 #include "base/cleanup.h"
+#include "daemon/store/fault.h"
 
 #define TRUNCATE_FLAGS PROTO_ITEM_BY_SLOT
 #define DELETE_FLAGS (PROTO_ITEM_BY_SLOT | PROTO_ITEM_IF_EXISTS)
@@ -22,6 +24,7 @@ static Status commit(Store *store, StoreOp *op, Object *object, uint64_t size_by
         uint64_t allocated;
         LayoutSlot record;
 
+        FAULT("truncate.pages");
         index_get(space->index, object->slot, &record);
         record.size_bytes = size_bytes;
         record.changed_ns = store_now_ns(store);
@@ -33,8 +36,21 @@ static Status commit(Store *store, StoreOp *op, Object *object, uint64_t size_by
                 index_update_extents(space->index, object->slot, &record, zeros);
         else
                 index_update(space->index, object->slot, &record);
+        FAULT("truncate.written");
         store_fill_op(op, object);
         return STATUS_OK;
+}
+
+/* What a reader is told; what it takes is told at the end. */
+static void set_size(Store *store, const Object *object, uint64_t size_bytes)
+{
+        const Space *space = object->space;
+        LayoutSlot record;
+
+        index_get(space->index, object->slot, &record);
+        record.size_bytes = size_bytes;
+        record.changed_ns = store_now_ns(store);
+        index_update(space->index, object->slot, &record);
 }
 
 static int change_pages(Work *work)
@@ -83,6 +99,8 @@ static void truncate_finish(Work *work)
         StoreOp *op = work->op;
         Status status;
 
+        if (work->result < 0 && work->n_bytes < work->old_bytes && work->object->state == OBJECT_MUTABLE)
+                set_size(work->store, work->object, work->old_bytes);
         if (work->result < 0)
                 status = store_refuse_errno(&op->detail, work->result, "the object's pages");
         else if (work->object->state != OBJECT_MUTABLE)
@@ -156,6 +174,9 @@ int store_verb_truncate(Store *store, StoreOp *op)
         work->old_bytes = record.size_bytes;
         if (store_has_changing_zeros(target.object))
                 work->zeros = calloc(1, sizeof(*work->zeros)); /* without it what was found last stays */
+        if (work->n_bytes < work->old_bytes)
+                set_size(store, target.object, work->n_bytes);
+        FAULT("truncate.begun");
         if (is_truncation_slow(work)) {
                 store_submit_work(work, WORKER_URGENT, truncate_run, truncate_finish);
                 return STORE_OP_PENDING;
@@ -187,6 +208,6 @@ int store_verb_delete(Store *store, StoreOp *op)
         }
         if (target.object->state == OBJECT_WRITING && target.object->creator != op->session)
                 return store_refuse(&op->detail, STATUS_WRITING, "another connection is still writing the object");
-        store_retire_object(store, target.object, FOLIO_EVENT_DELETED, FOLIO_EVENT_DELETED);
+        store_retire_object(store, target.object, FOLIO_EVENT_DELETED, FOLIO_EVENT_DELETED, op->origin);
         return STATUS_OK;
 }

@@ -10,6 +10,7 @@
 
 #include "base/checked.h"
 #include "base/cleanup.h"
+#include "daemon/store/fault.h"
 #include "proto/key.h"
 
 #define CREATE_FLAGS                                                                                                   \
@@ -85,11 +86,23 @@ static void measure_leased(const Object *object, LayoutSlot *ret)
         const Region *region = object->leased->region;
         uint64_t begin = object_offset_bytes(object), end = begin + object->charge.n_bytes;
 
-        ret->allocated_pages = (uint32_t)((object->charge.n_bytes + PAGE_BYTES - 1) / PAGE_BYTES);
         begin = ALIGN_UP(begin, HUGE_BYTES);
         end = ALIGN_DOWN(end, HUGE_BYTES);
         if (begin < end && region->n_huge * HUGE_BYTES >= region->size_bytes)
                 ret->huge_folios = (uint32_t)((end - begin) / HUGE_BYTES);
+}
+
+void store_measure_object(const Object *object, LayoutSlot *record)
+{
+        if (object->chunk || object->leased)
+                record->allocated_pages = store_packed_pages(object);
+        if (object->leased)
+                measure_leased(object, record);
+}
+
+uint32_t store_packed_pages(const Object *object)
+{
+        return (uint32_t)((object->charge.n_bytes + PAGE_BYTES - 1) / PAGE_BYTES);
 }
 
 void store_fill_record(Store *store, const StoreOp *op, const Object *object, LayoutSlot *record)
@@ -102,10 +115,7 @@ void store_fill_record(Store *store, const StoreOp *op, const Object *object, La
         record->created_ns = record->changed_ns = store_now_ns(store);
         record->expires_ns = item->expires_ns;
         record->owner_uid = op->session->cred.uid;
-        if (object->chunk)
-                record->allocated_pages = (uint32_t)((object->chunk->size_bytes + PAGE_BYTES - 1) / PAGE_BYTES);
-        if (object->leased)
-                measure_leased(object, record);
+        store_measure_object(object, record);
 }
 
 void store_begin_record(Store *store, const StoreOp *op, const Object *object, LayoutSlot *ret)
@@ -182,12 +192,19 @@ static Status commit_own(Store *store, StoreOp *op, Object *object)
         uint64_t allocated = 0;
         LayoutSlot record;
         Status status;
+        int r;
 
         if (!object->is_stream) {
                 fd = fcntl(object->region->fd, F_DUPFD_CLOEXEC, 3);
                 if (fd < 0)
                         return store_refuse_errno(&op->detail, -errno, "the region of the object");
         }
+        FAULT("create.made");
+        r = store_keep_region(store, object->region, KEPT_OWN, ((Space *)object->space)->ns.id, object->region->id,
+                              object->is_stream);
+        if (r != 0)
+                return store_refuse_kept(store, r, &op->detail);
+        FAULT("create.kept");
         store_begin_record(store, op, object, &record);
         if (region_get_allocated(object->region, &allocated) == 0)
                 record.allocated_pages = (uint32_t)(allocated / PAGE_BYTES);
@@ -197,7 +214,7 @@ static Status commit_own(Store *store, StoreOp *op, Object *object)
                 record.protection = FOLIO_PROTECTION_NONE;
                 if (object->is_sparse)
                         store_publish_empty(object, &record);
-                status = store_publish(store, object, op->session, OBJECT_MUTABLE, &record, &op->detail);
+                status = store_publish(store, object, op->session, OBJECT_MUTABLE, &record, op->origin, &op->detail);
                 if (status != STATUS_OK)
                         return status;
         } else {
@@ -412,6 +429,7 @@ static int create_leased(Store *store, const Target *target, StoreOp *op)
         if (status != STATUS_OK)
                 return status;
         store_fill_record(store, op, object, &record);
+        record.allocated_pages = op->made;
         store_publish_writing(store, object, op->session, &record);
         store_fill_op(op, object);
         return STATUS_OK;
@@ -427,6 +445,7 @@ static int create_packed(Store *store, const Target *target, StoreOp *op)
         if (r != STATUS_OK)
                 return r;
         store_begin_record(store, op, object, &record);
+        record.allocated_pages = op->made;
         store_publish_writing(store, object, op->session, &record);
         store_fill_op(op, object);
         return STATUS_OK;

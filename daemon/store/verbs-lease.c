@@ -67,6 +67,7 @@ static Status hand_out(Store *store, StoreOp *op, Lease *lease)
         session->n_leases++;
         /* What a holder before knows is of no use to it any more. */
         (void)leased_raise_epoch(lease->leased);
+        leased_note_holder(lease->leased, session->number, number);
         answer(op, lease, steal_fd(&fd), steal_fd(&book_fd));
         return STATUS_OK;
 }
@@ -75,7 +76,7 @@ static Status hand_out(Store *store, StoreOp *op, Lease *lease)
  * Of the first few that fit the one with most room. Where memory is short, @is_short, the one with least: whatever is
  * free in it, nothing else is to be had, and the others are there for who needs more.
  */
-static Lease *find_orphan(Space *space, uint64_t n_bytes, bool is_short)
+static Lease *find_orphan(Store *store, Space *space, uint64_t n_bytes, bool is_short)
 {
         uint64_t share = is_short ? 0 : 1, best_bytes = 0;
         Lease *best = NULL;
@@ -128,8 +129,13 @@ static void make_run(WorkerJob *job)
         work->result = region_seal_size_for_good(region);
         if (work->result == 0)
                 work->result = leased_new(region->backend, region, &work->leased);
+        if (work->result != 0)
+                return;
+        work->region = NULL;
+        work->result = store_keep_region(work->store, region, KEPT_LEASED, work->space->ns.id, region->id, false);
         if (work->result == 0)
-                work->region = NULL;
+                work->result = store_keep_region(work->store, work->leased->book_region, KEPT_BOOK, work->space->ns.id,
+                                                 region->id, false);
 }
 
 /* @consume_leased: paid for. */
@@ -170,7 +176,9 @@ static void make_finish(Work *work)
         op->session->n_leases_pending--;
         op->session->n_leases--;
         op->session->leases_pending_bytes -= region ? region->size_bytes : leased->region->size_bytes;
-        if (work->result < 0) {
+        if (work->result > 0) {
+                status = store_refuse_kept(store, work->result, &op->detail);
+        } else if (work->result < 0) {
                 status = store_refuse_errno(&op->detail, work->result, "a leased region");
         } else if (op->session->is_closed || work->space->is_removed) {
                 status = store_refuse(&op->detail, STATUS_CANCELLED, "the connection or the namespace has gone "
@@ -251,7 +259,7 @@ static int make_lease(Store *store, Space *space, StoreOp *op, const Wish *wish)
         r = get_region(store, space, wish->best_bytes, &work->region, &is_blank);
         if (r && wish->least_bytes < wish->best_bytes)
                 r = get_region(store, space, wish->least_bytes, &work->region, &is_blank);
-        orphan = r > 0 ? find_orphan(space, MAX(op->item->size_bytes, 1), true) : NULL;
+        orphan = r > 0 ? find_orphan(store, space, MAX(op->item->size_bytes, 1), true) : NULL;
         if (orphan) {
                 store_end_work(work, hand_out(store, op, orphan));
                 return STORE_OP_PENDING;
@@ -341,6 +349,6 @@ int store_verb_lease(Store *store, StoreOp *op)
                 status = check_limits(store, op, &wish);
         if (status != STATUS_OK)
                 return status;
-        orphan = find_orphan(space, MAX(item->size_bytes, 1), false);
+        orphan = find_orphan(store, space, MAX(item->size_bytes, 1), false);
         return orphan ? (int)hand_out(store, op, orphan) : make_lease(store, space, op, &wish);
 }

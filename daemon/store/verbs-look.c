@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* REGION, RELEASE, HOLDERS, WATCH: the verbs of those who read. */
+#include "daemon/store/session-kept.h"
 #include "daemon/store/store-private.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sys/eventfd.h>
+#include <sys/timerfd.h>
 
 #include "base/cleanup.h"
 #include "proto/key.h"
@@ -191,9 +192,10 @@ Status store_watch(Store *store, Session *session, uint32_t namespace_id, int *r
         if (!table)
                 return store_refuse(ret_detail, STATUS_STATE, "namespace %s has not been opened", space->ns.name);
         if (table->event_fd < 0) {
-                table->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+                table->event_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
                 if (table->event_fd < 0)
-                        return store_refuse_errno(ret_detail, -errno, "an eventfd");
+                        return store_refuse_errno(ret_detail, -errno, "a timerfd");
+                session_keep_event(table);
         }
         *ret_fd = table->event_fd;
         return STATUS_OK;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The verbs that are about namespaces: open, add, set, remove, list, and what the configuration says of them. */
+#include "daemon/store/session-kept.h"
 #include "daemon/store/store-private.h"
 
 #include <errno.h>
@@ -56,21 +57,8 @@ static Status add_pins(Store *store, Session *session, Space *space, SessionTabl
                 charge_release(&table->charge);
                 return store_refuse_errno(ret_detail, r, "the pin table");
         }
+        session_keep_pins(table);
         return STATUS_OK;
-}
-
-static SessionTable *add_table(Session *session, Space *space)
-{
-        SessionTable *table = calloc(1, sizeof(*table));
-
-        if (!table)
-                return NULL;
-        table->session = session;
-        table->space = space;
-        table->event_fd = -1;
-        list_push_back(&session->tables, &table->link);
-        list_push_back(&space->tables, &table->space_link);
-        return table;
 }
 
 /* A namespace that was removed, and that this session has no use for any more. */
@@ -105,7 +93,7 @@ Status store_namespace_open(Store *store, Session *session, const char *name, Pr
                 return STATUS_OK;
         table = session_find_table(session, space);
         if (!table)
-                table = add_table(session, space);
+                table = session_add_table(session, space, space->ns.id);
         if (!table)
                 return store_refuse_errno(ret_detail, -ENOMEM, "a namespace's table");
         if (!table->pins)
@@ -182,6 +170,7 @@ Status store_namespace_set(Store *store, Session *session, const ProtoNamespace 
         if (namespace_is_fixed_change(&space->ns, settings))
                 return refuse_fixed(space, ret_detail);
         namespace_apply(&space->ns, settings);
+        store_note_settings(space);
         describe(store, space, session, ret);
         return STATUS_OK;
 }
@@ -248,6 +237,7 @@ Status store_namespace_configure(Store *store, const ProtoNamespace *settings, c
         }
         if (space) {
                 namespace_apply(&space->ns, settings);
+                store_note_settings(space);
                 return STATUS_OK;
         }
         /* The new one first: if it cannot be made, the old one stays as it is. Together they count as one. */

@@ -9,13 +9,14 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "daemon/store/fault.h"
 
 /* In the turn in which the name was checked. @record is begun. */
 static void commit_at_once(Store *store, const Target *target, StoreOp *op, Object *object, LayoutSlot *record)
 {
         store_fill_record(store, op, object, record);
         record->protection = object->leased ? FOLIO_PROTECTION_TRUSTED : store_packed_protection(store);
-        store_publish_over(store, object, op->session, OBJECT_SEALED, record, target->object);
+        store_publish_over(store, object, op->session, OBJECT_SEALED, record, target->object, op->origin);
         store_fill_op(op, object);
 }
 
@@ -26,7 +27,7 @@ static Status commit_later(Store *store, StoreOp *op, Object *object)
 
         store_begin_record(store, op, object, &record);
         record.protection = store_packed_protection(store);
-        status = store_publish(store, object, op->session, OBJECT_SEALED, &record, &op->detail);
+        status = store_publish(store, object, op->session, OBJECT_SEALED, &record, op->origin, &op->detail);
         if (status == STATUS_OK)
                 store_fill_op(op, object);
         return status;
@@ -76,11 +77,11 @@ Status store_check_staging(const StoreOp *op, uint64_t n_bytes, const uint8_t **
 {
         const Region *staging = op->session->staging;
 
-        if (!checked_range(op->item->staging_offset, n_bytes, staging->size_bytes))
+        if (!checked_range(op->item->staging_offset, n_bytes, session_staging_bytes(op->session)))
                 return store_refuse(&((StoreOp *)op)->detail, STATUS_RANGE,
                                     "%llu bytes at %llu are outside the staging memory of %llu bytes",
                                     (unsigned long long)n_bytes, (unsigned long long)op->item->staging_offset,
-                                    (unsigned long long)staging->size_bytes);
+                                    (unsigned long long)session_staging_bytes(op->session));
         /* Until it is looked at: up to here it is there, for all that is known. */
         if (op->item->staging_offset + n_bytes > op->session->staging_charge.n_bytes)
                 charge_set(&op->session->staging_charge, op->item->staging_offset + n_bytes);
@@ -142,6 +143,7 @@ int store_verb_put(Store *store, StoreOp *op)
         if (item->size_bytes > STORE_SLOW_COPY_BYTES)
                 return copy_slowly(store, &target, op, object, from);
         memcpy(object->chunk->region->data + object->chunk->offset_bytes, from, item->size_bytes);
+        FAULT("put.copied");
         index_get(target.space->index, object->slot, &record);
         commit_at_once(store, &target, op, object, &record);
         return STATUS_OK;

@@ -13,6 +13,7 @@
 
 #include "base/checked.h"
 #include "base/cleanup.h"
+#include "daemon/store/fault.h"
 
 #define SEAL_FLAGS (PROTO_ITEM_BY_SLOT | PROTO_ITEM_STAGED)
 
@@ -45,7 +46,11 @@ static Status commit_packed(Store *store, StoreOp *op, Object *object)
 
         index_get(space->index, object->slot, &record);
         record.protection = object->leased ? FOLIO_PROTECTION_TRUSTED : store_packed_protection(store);
-        status = store_publish(store, object, op->session, OBJECT_SEALED, &record, &op->detail);
+        record.allocated_pages = store_packed_pages(object); /* until now it had the client's number there */
+        store_measure_object(object, &record);
+        if (record.region_id != object_region(object)->id)
+                store_describe_object(object, &record); /* renew_chunk() */
+        status = store_publish(store, object, op->session, OBJECT_SEALED, &record, op->origin, &op->detail);
         if (status == STATUS_OK)
                 store_fill_op(op, object);
         return status;
@@ -85,6 +90,41 @@ static Status seal_leased(Store *store, const Target *target, StoreOp *op)
         return commit_packed(store, op, target->object);
 }
 
+/* An earlier daemon's region, which we cannot write to: there is nothing in the chunk yet, so another does as well. */
+static int renew_chunk(Store *store, const Target *target, StoreOp *op)
+{
+        Object *object = target->object;
+        uint64_t n_bytes = object->chunk->size_bytes;
+        Space *space = target->space;
+        Chunk *chunk = NULL;
+        Status status;
+        int r;
+
+        if (!packed_is_old(object->chunk))
+                return STATUS_OK;
+        r = store_take_chunk(store, space, n_bytes, &chunk);
+        switch (r) {
+        case 0:
+                status = store_charge_object(object, chunk->size_bytes, &op->detail);
+                if (status != STATUS_OK) {
+                        store_give_chunk(store, space, chunk);
+                        return status;
+                }
+                store_give_chunk(store, space, object->chunk);
+                object->chunk = chunk;
+                return STATUS_OK;
+        case STORE_CHUNK_GROWING:
+                return store_wait(store, target, op, object, &space->packed_waiters);
+        case STORE_PAY_WAIT:
+                return store_wait(store, target, op, object, &store->memory_waiters);
+        case STORE_PAY_FULL:
+        case STORE_PAY_NEVER:
+                return store_refuse_payment(store, r, n_bytes, &op->detail);
+        default:
+                return store_refuse_errno(&op->detail, r, "a packed region");
+        }
+}
+
 static int seal_packed(Store *store, const Target *target, StoreOp *op)
 {
         Object *object = target->object;
@@ -93,6 +133,7 @@ static int seal_packed(Store *store, const Target *target, StoreOp *op)
         Status status;
         uint8_t *to;
         Work *work;
+        int r;
 
         if (!(op->item->flags & PROTO_ITEM_STAGED))
                 return store_refuse(&op->detail, STATUS_INVALID, "the bytes of a packed object come through staging "
@@ -101,9 +142,13 @@ static int seal_packed(Store *store, const Target *target, StoreOp *op)
         status = store_check_staging(op, record.size_bytes, &from);
         if (status != STATUS_OK)
                 return status;
+        r = renew_chunk(store, target, op);
+        if (r != STATUS_OK)
+                return r;
         to = object->chunk->region->data + object->chunk->offset_bytes;
         if (record.size_bytes <= STORE_SLOW_COPY_BYTES) {
                 memcpy(to, from, record.size_bytes);
+                FAULT("seal.copied");
                 return commit_packed(store, op, object);
         }
         work = store_begin_work(store, target, op, object);
@@ -165,7 +210,7 @@ static Status commit_own(Work *work)
         if (work->has_holes)
                 record.flags |= LAYOUT_FLAG_HOLES;
         record.protection = own_protection(store, work, &record);
-        status = store_publish(store, object, op->session, OBJECT_SEALED, &record, &op->detail);
+        status = store_publish(store, object, op->session, OBJECT_SEALED, &record, op->origin, &op->detail);
         if (status != STATUS_OK)
                 return status;
         store_fill_op(op, object);
@@ -200,6 +245,7 @@ static int seal_region(Work *work)
                 r = is_sealable ? region_seal_finally(region) : region_end_writing(region);
         if (r > 0)
                 return r;
+        FAULT("seal.kernel");
         work->is_closed_by_mode = r == 0 && !is_sealable;
         /* A kernel that gives no leases leaves the question open; then nothing is claimed. */
         if (r < 0 && is_sealable)
@@ -290,6 +336,6 @@ int store_verb_abort(Store *store, StoreOp *op)
 
         if (r != STATUS_OK)
                 return r;
-        store_retire_object(store, target.object, 0, 0);
+        store_retire_object(store, target.object, 0, 0, op->origin);
         return STATUS_OK;
 }

@@ -9,7 +9,10 @@
 extern "C" {
 #endif
 
-/* Set `struct_bytes` before the call. In folio_namespace_set() only the fields named in `fields` count. */
+/*
+ * A namespace: its settings, and facts about it. Set `struct_bytes` before the call. In folio_namespace_set() only the
+ * fields named in `fields` count.
+ */
 struct folio_namespace {
         size_t struct_bytes;
         uint32_t fields;             /* FOLIO_NAMESPACE_FIELD_*: which of the settings below are given */
@@ -90,7 +93,7 @@ int folio_namespace_list(struct folio_client *client, const char *after, struct 
 int folio_namespace_list_async(struct folio_client *client, const char *after, struct folio_namespace *entries,
                                size_t n_entries, folio_done_fn done, void *userdata);
 
-/* One fact of the daemon: `memory.budget_bytes`, 1073741824. */
+/* A status: one fact of the daemon, as `memory.budget_bytes`, 1073741824. */
 struct folio_status {
         size_t struct_bytes;
         uint64_t value;

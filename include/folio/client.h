@@ -72,6 +72,15 @@ typedef void (*folio_done_fn)(struct folio_client *client, int error, struct fol
  * Puts, seals and deletes return before others can see what they did: see folio_flush(). Programs that hand names to others
  * flush before, or open with FOLIO_OPEN_VISIBLE: then each waits until every client can see it.
  *
+ * A client outlives its foliod: where that ends and is followed by another, which has the same store where it has a
+ * keeper (foliod(8)), the client connects again by itself, in whatever thread calls something, and the program goes on
+ * with its handles, mappings, watches and objects being written. Meanwhile what the shared index and mapped memory can answer is
+ * answered; what needs foliod waits, as long as @options->timeout_ms where somebody listens at the socket, and half a
+ * second where nobody does: then it is FOLIO_E_DAEMON_GONE, at once for further calls, of which one in a while tries again.
+ * Each put, seal and delete is done once; where it cannot be known whether it was, that is FOLIO_E_DAEMON_GONE too, and
+ * folio_strerror_full() says so. After a foliod that kept nothing, what is mapped stays readable, and names are looked up
+ * in the new store.
+ *
  * Where all connections of this uid, or what they may take, are used up, a tool by which somebody finds out why must get in still.
  * With FOLIO_OPEN_TOOL it does: four of each uid at a time, beyond the limits. folioctl opens so. It is for nothing else: a
  * program that needs more connections wants a greater limit.
@@ -165,11 +174,14 @@ int folio_client_get_events(struct folio_client *client);
  * folio_client_process() - send and receive what can be without waiting, and call completions
  * @client:   borrowed
  *
+ * Also connects again when foliod has ended: the descriptor stays the same, and is readable when there is something to be
+ * done about it. Requests under way stay so meanwhile.
+ *
  * Lifetime:  nothing is kept.
  * Blocking:  never, but for the callbacks.
  * Threads:   any; a callback runs in one thread only.
- * Return:    the number of requests completed; FOLIO_E_DAEMON_GONE (all requests under way have been completed with
- *            it); FOLIO_E_PROTOCOL; FOLIO_E_FORKED.
+ * Return:    the number of requests completed; FOLIO_E_DAEMON_GONE (nobody listens, all requests under way have been
+ *            completed with it, and a later call may find foliod again); FOLIO_E_PROTOCOL; FOLIO_E_LIMIT; FOLIO_E_FORKED.
  * Since:     0.1
  */
 int folio_client_process(struct folio_client *client);
@@ -188,8 +200,8 @@ int folio_client_process(struct folio_client *client);
  * folio_put_many() has an error for each. What was refused is then not there for this client either. Where one such
  * refusal was for want of memory or for a limit, the next put waits for its own answer. So a program that must know
  * flushes, as it does with files; one that always must know uses FOLIO_PUT_VISIBLE, or FOLIO_OPEN_VISIBLE. What was
- * put before the program ends, in whatever way, is carried out. Where foliod ends, some puts may still return 0 until
- * a flush, or any call that waits for it, has found that out.
+ * put before the program ends, in whatever way, is carried out. Where foliod ends, what was put is carried out by the next
+ * one, which the flush waits for; where that does not know this client any more, the flush says that it is not known.
  *
  * Lifetime:  nothing is kept.
  * Blocking:  until foliod has carried out what was asked for before; no time at all where it has already.

@@ -448,6 +448,9 @@ int folio_exists_async(struct folio_client *client, const char *name, folio_done
  */
 int folio_object_metadata(struct folio_object *object, void *buffer, size_t n_bytes);
 
+/* A list: the objects of a namespace whose names begin alike, in order, a page at a time. */
+struct folio_list;
+
 /**
  * folio_list_open() - the objects whose names begin so
  * @client: borrowed
@@ -464,7 +467,6 @@ int folio_object_metadata(struct folio_object *object, void *buffer, size_t n_by
  *            FOLIO_E_PROTOCOL; FOLIO_E_FORKED; FOLIO_E_NO_MEMORY.
  * Since:     0.1
  */
-struct folio_list;
 int folio_list_open(struct folio_client *client, const char *prefix, struct folio_list **ret);
 int folio_list_open_async(struct folio_client *client, const char *prefix, struct folio_list **ret, folio_done_fn done,
                           void *userdata);

@@ -51,10 +51,12 @@ int folio_watch_open_async(struct folio_client *client, const char *prefix, uint
  * @timeout_ms: how long to wait for one; 0: not at all; FOLIO_TIMEOUT_FOREVER
  * @ret:        filled where 1 is returned
  *
+ * After another foliod has taken the store over, the next event is the next by number. In another store there is none.
+ *
  * Lifetime:  -
  * Blocking:  sleeps on a word of shared memory, without using the CPU.
  * Threads:   one at a time.
- * Return:    1 an event; 0 none within the time; FOLIO_E_DAEMON_GONE none is left and none will come; FOLIO_E_INVALID;
+ * Return:    1 an event; 0 none within the time; FOLIO_E_DAEMON_GONE none is left, and nobody listens, or the namespace is gone; FOLIO_E_INVALID;
  *            FOLIO_E_FORKED.
  * Since:     0.1
  */

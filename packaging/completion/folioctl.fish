@@ -173,7 +173,8 @@ complete -c folioctl -n __folioctl_names_namespace -a '(__folioctl_namespaces)'
 
 complete -c folioctl -n '__folioctl_argument 1 status' -a '(__folioctl_facts)'
 complete -c folioctl -n '__folioctl_verb run' -l budget -x -d 'How much memory the private store may take'
-complete -c folioctl -n '__folioctl_argument any run' -a '(__fish_complete_subcommand --fcs-skip=2 --budget --socket --timeout)'
+# The options that take a value stand behind a word that is none, or it would take them for its own.
+complete -c folioctl -n '__folioctl_argument any run' -a '(__fish_complete_subcommand --fcs-skip=2 - --budget --socket --timeout)'
 complete -c folioctl -n '__folioctl_verb bench' -l size -x -d 'Of what is large'
 complete -c folioctl -n '__folioctl_verb bench' -l rounds -x -d 'How often each case is measured'
 complete -c folioctl -n '__folioctl_verb bench' -l case -x -d 'Only cases whose name begins so'

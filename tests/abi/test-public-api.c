@@ -393,8 +393,8 @@ static void test_batches(void **state)
         struct folio_stat *facts = calloc(N_ITEMS, sizeof(*facts));
         struct folio_read_item *reads = calloc(N_ITEMS, sizeof(*reads));
         struct folio_delete_item *deletes = calloc(N_ITEMS, sizeof(*deletes));
-        char(*names)[16] = calloc(N_ITEMS, sizeof(*names));
-        char(*copies)[16] = calloc(N_ITEMS, sizeof(*copies));
+        char(*names)[24] = calloc(N_ITEMS, sizeof(*names));
+        char(*copies)[24] = calloc(N_ITEMS, sizeof(*copies));
 
         assert_true(puts && gets && stats && facts && reads && deletes && names && copies);
         for (int i = 0; i < N_ITEMS; i++) {

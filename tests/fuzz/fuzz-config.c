@@ -41,7 +41,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
 {
         /* In a file every number has been set: what these are does not matter, but that they can be given. */
         static const char everything[] =
-                "[daemon]\nclients-max=1\nlog-level=info\n"
+                "[daemon]\nclients-max=1\nlog-level=info\nkeeper-slots=64\n"
                 "[memory]\nbudget=1G\npacked-max=1M\nstaging=1M\nobjects-max=1\nevents=16\nnamespaces-max=64\n";
         Config first = CONFIG_NULL, second = CONFIG_NULL;
         char *text, *again;

@@ -23,9 +23,11 @@
 #include "daemon/server/ring.h"
 #include "daemon/service/log.h"
 #include "proto/channel.h"
+#include "proto/layout.h"
 #include "proto/ring.h"
 #include "tests/fuzz/replay.h"
 
+#define SESSION_NUMBER 7
 #define TURNS_PER_STEP_MAX 64
 #define OBJECTS_MAX 4096u
 #define MESSAGES_MAX 1024u           /* more than the kernel keeps */
@@ -98,6 +100,7 @@ static void check_op(const StoreOp *op)
         uint32_t flags = item->flags & ~PROTO_ITEM_BY_SLOT;
 
         check_named(op);
+        assert(op->origin >> 32 == SESSION_NUMBER && layout_origin_is_record(op->origin));
         assert(item->metadata.n_bytes == 0 && item->content_type.n_bytes == 0 && item->capacity_bytes == 0);
         assert(op->leased_region_id == 0 || op->verb == VERB_PUT || op->verb == VERB_CREATE);
         assert(item->offset_bytes == 0 || op->leased_region_id != 0);
@@ -166,6 +169,26 @@ void session_set_ring(Session *session, struct RingHeader *ring,
 void session_close(Session *session)
 {
         session->is_closed = true;
+}
+
+/* Nobody keeps anything here, and no daemon comes after this one. */
+void session_leave(Session *session)
+{
+        abort();
+}
+
+void session_keep_ring(Session *session, int ring_fd, int bell_fd)
+{
+}
+
+struct SessionRing *session_get_restored_ring(Session *session)
+{
+        return NULL;
+}
+
+uint32_t session_number(const Session *session)
+{
+        return SESSION_NUMBER;
 }
 
 /* --- what stands around it ---------------------------------------------------------------------------------------- */

@@ -23,6 +23,7 @@ enum {
 typedef struct Started {
         Foliod foliod;
         bool is_used;
+        bool is_kept;                /* the pid is that of a keeper */
         size_t n_options;
         char *options[OPTIONS_MAX];
 } Started;
@@ -72,10 +73,14 @@ static void daemon_exec(const Started *started, int ready_fd)
         const char *path = getenv("FOLIOD");
         char *argv[OPTIONS_MAX + 8];
         char ready_text[16];
+        bool says_keeper = false;
         size_t n = 0;
         int log;
 
-        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        for (size_t i = 0; i < started->n_options; i++)
+                says_keeper |= strncmp(started->options[i], "--keeper", 8) == 0;
+        /* One that is killed leaves those behind that it keeps for. */
+        (void)prctl(PR_SET_PDEATHSIG, says_keeper || started->is_kept ? SIGTERM : SIGKILL);
         log = open(started->foliod.log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
         if (log >= 0)
                 (void)dup2(log, STDERR_FILENO);
@@ -88,6 +93,10 @@ static void daemon_exec(const Started *started, int ready_fd)
         argv[n++] = ready_text;
         for (size_t i = 0; i < started->n_options; i++)
                 argv[n++] = started->options[i];
+        if (!says_keeper) {
+                argv[n++] = (char *)"--keeper";
+                argv[n++] = (char *)(started->is_kept ? "process" : "none");
+        }
         argv[n] = NULL;
         execvp(argv[0], argv);
         fprintf(stderr, "%s: %s\n", argv[0], strerror(errno));
@@ -130,32 +139,76 @@ static void daemon_launch(Started *started)
         close(ends[0]);
 }
 
-Foliod *foliod_start(const char *option, ...)
+static Started *start_new(bool is_kept, const char *option, va_list options)
 {
         char directory[] = "/tmp/folio-test-XXXXXX";
         Started *started = NULL;
-        va_list options;
 
         for (size_t i = 0; i < DAEMONS_MAX && !started; i++)
                 if (!daemons[i].is_used)
                         started = &daemons[i];
         assert_non_null(started);
-        *started = (Started){ .is_used = true };
+        *started = (Started){ .is_used = true, .is_kept = is_kept };
         assert_non_null(mkdtemp(directory));
         (void)snprintf(started->foliod.directory, sizeof(started->foliod.directory), "%s", directory);
         (void)snprintf(started->foliod.socket_path, sizeof(started->foliod.socket_path), "%s/s", directory);
         (void)snprintf(started->foliod.log_path, sizeof(started->foliod.log_path), "%s/log", directory);
         /* Other users must get as far as the socket. */
         assert_int_equal(chmod(started->foliod.directory, 0755), 0);
-
-        va_start(options, option);
         for (; option; option = va_arg(options, const char *)) {
                 assert_true(started->n_options < OPTIONS_MAX);
                 started->options[started->n_options++] = strdup(option);
         }
+        return started;
+}
+
+Foliod *foliod_start(const char *option, ...)
+{
+        Started *started;
+        va_list options;
+
+        va_start(options, option);
+        started = start_new(false, option, options);
         va_end(options);
         daemon_launch(started);
         return &started->foliod;
+}
+
+Foliod *foliod_start_kept(const char *option, ...)
+{
+        Started *started;
+        va_list options;
+
+        va_start(options, option);
+        started = start_new(true, option, options);
+        va_end(options);
+        daemon_launch(started);
+        return &started->foliod;
+}
+
+/* 0: none now. */
+static pid_t find_child_of(pid_t pid)
+{
+        char path[64];
+        FILE *stream;
+        int child = 0;
+
+        (void)snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)pid, (int)pid);
+        stream = fopen(path, "re");
+        if (!stream)
+                return 0;
+        if (fscanf(stream, "%d", &child) != 1)
+                child = 0;
+        fclose(stream);
+        return child;
+}
+
+pid_t foliod_serving_pid(const Foliod *foliod)
+{
+        pid_t child;
+
+        AWAIT((child = find_child_of(foliod->pid)) > 0);
+        return child;
 }
 
 void foliod_start_again(Foliod *foliod)
@@ -182,8 +235,15 @@ static int await_end(pid_t pid)
 
 void foliod_kill(Foliod *foliod)
 {
+        pid_t child;
+
         if (foliod->pid == 0)
                 return;
+        /* Stopped, a keeper starts no other while we look. */
+        (void)kill(foliod->pid, SIGSTOP);
+        child = ((Started *)(void *)foliod)->is_kept ? find_child_of(foliod->pid) : 0;
+        if (child > 0)
+                (void)kill(child, SIGKILL);
         (void)kill(foliod->pid, SIGKILL);
         (void)waitpid(foliod->pid, NULL, 0);
         foliod->pid = 0;

@@ -56,10 +56,19 @@ typedef struct Foliod {
 /* Further options of foliod, NULL at the end. Returns when clients can connect; fails the test where that never comes. */
 Foliod *foliod_start(const char *option, ...);
 
+/*
+ * The same with the process that keeps for the next one, which is what foliod->pid is then; without it the harness says
+ * `--keeper none`, unless told another.
+ */
+Foliod *foliod_start_kept(const char *option, ...);
+
+/* Of such a one: the process that serves now, its keeper's child. Waits until there is one. */
+pid_t foliod_serving_pid(const Foliod *foliod);
+
 /* SIGTERM, and checks that it ended with status 0. Then, or after foliod_kill(), frees it and removes the directory. */
 void foliod_stop(Foliod *foliod);
 
-/* SIGKILL, and waits until it is gone. The directory stays; foliod_stop() is still to be called. */
+/* SIGKILL, and waits until it is gone, a keeper and its child both. The directory stays; foliod_stop() is still to be called. */
 void foliod_kill(Foliod *foliod);
 
 /* After foliod_kill(): another one with the same options on the same socket. */

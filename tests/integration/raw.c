@@ -42,7 +42,7 @@ Raw *raw_open(const Foliod *foliod)
 
         CHECK(raw_call(raw, &hello));
         CHECK(raw->reply.status == STATUS_OK && raw->reply.has_welcome);
-        CHECK(raw->n_fds == 1);
+        CHECK(raw->n_fds == 2);
         raw->staging_bytes = raw->reply.staging_bytes;
         raw->packed_bytes_max = raw->reply.packed_bytes_max;
         raw->budget_bytes = raw->reply.budget_bytes;

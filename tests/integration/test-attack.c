@@ -15,6 +15,10 @@
 
 enum { NOBODY = 65534 };
 
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83
+#endif
+
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010
 #endif
@@ -120,6 +124,61 @@ static void test_descriptors_never_read(void **state)
         raw_close(raw);
         alive_check(&before);
         foliod_stop(foliod);
+}
+
+/*
+ * What tells of events is the client's too: whatever it does to it, and to its flags, foliod does not sleep in telling. An
+ * eventfd whose counter is full, and that may block, was such a thing.
+ */
+static void test_watch_that_sleeps(void **state)
+{
+        Foliod *foliod = foliod_start("--budget", "64M", ALIVE_NO_POOL, NULL);
+        Raw *raw = raw_open(foliod);
+        uint32_t id = raw_namespace(raw, "default");
+        ProtoRequest watch = { .verb = VERB_WATCH, .namespace_id = id };
+        struct folio_client *client = foliod_connect_with(foliod, FOLIO_OPEN_VISIBLE);
+        uint64_t full = UINT64_MAX - 1;
+        int fd;
+
+        (void)state;
+        assert_true(raw_call(raw, &watch));
+        assert_int_equal(raw->reply.status, STATUS_OK);
+        fd = raw_take_fd(raw, 0);
+        assert_int_equal(fcntl(fd, F_SETFL, 0), 0);
+        (void)!write(fd, &full, sizeof(full));
+        for (unsigned i = 0; i < 20; i++) {
+                ASSERT_OK(folio_put(client, "told", "x", 1, NULL));
+                ASSERT_OK(folio_delete(client, "told", 0));
+        }
+        check_fresh(foliod);
+        close(fd);
+        folio_client_unref(client);
+        raw_close(raw);
+        foliod_stop(foliod);
+}
+
+/* One that a stranger has made can take as long to close as he likes: where the kernel can, it does not come at all. */
+static void test_descriptors_of_strangers(void **state)
+{
+        Foliod *foliod = foliod_start("--budget", "64M", ALIVE_NO_POOL, NULL);
+        Raw *raw = raw_connect(foliod);
+        int no = 0, fd = memfd_create("strange", MFD_CLOEXEC), pair[2];
+        bool is_known;
+
+        (void)state;
+        assert_true(fd >= 0);
+        assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+        is_known = setsockopt(pair[0], SOL_SOCKET, SO_PASSRIGHTS, &no, sizeof(no)) == 0;
+        close(pair[0]);
+        close(pair[1]);
+        if (is_known)
+                assert_int_equal(channel_send(raw->socket, "x", 1, &fd, 1), -EPERM);
+        raw_close(raw);
+        check_fresh(foliod);
+        close(fd);
+        foliod_stop(foliod);
+        if (!is_known)
+                skip();
 }
 
 static void connect_and_say_nothing(Child *child)
@@ -363,6 +422,8 @@ int main(void)
         static const struct CMUnitTest tests[] = {
                 INTEGRATION_TEST(test_more_descriptors_than_a_message_holds),
                 INTEGRATION_TEST(test_descriptors_never_read),
+                INTEGRATION_TEST(test_watch_that_sleeps),
+                INTEGRATION_TEST(test_descriptors_of_strangers),
                 INTEGRATION_TEST(test_mute_connections_take_every_descriptor),
                 INTEGRATION_TEST(test_objects_take_every_descriptor),
                 INTEGRATION_TEST(test_tmpfs_file_resized_before_seal),

@@ -64,7 +64,7 @@ expect 3 "without a daemon" "$FOLIOCTL" --no-spawn --socket "$scratch/nobody" be
 
 # --- what it prints ---------------------------------------------------------------------------------------------------
 mkfifo ready
-"$FOLIO_DAEMON" --user --config /dev/null --socket "$scratch/sock" --budget 384M --log-level warning --ready-fd 3 3>ready &
+"$FOLIO_DAEMON" --user --config /dev/null --socket "$scratch/sock" --budget 384M --log-level warning --keeper none --ready-fd 3 3>ready &
 daemon_pid=$!
 head -c 1 ready >/dev/null
 export FOLIO_SOCKET=$scratch/sock

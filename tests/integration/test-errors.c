@@ -224,18 +224,37 @@ static void test_another_program(void **state)
         foliod_stop(foliod);
 }
 
-static void test_daemon_gone(void **state)
+static void gone(bool has_vanished)
 {
         Foliod *foliod = foliod_start("--budget", "64M", NULL);
         struct folio_client *client = foliod_connect(foliod);
-        char text[200];
+        char text[300];
 
-        (void)state;
         foliod_kill(foliod);
-        (void)snprintf(text, sizeof(text), "the connection to foliod at %s has ended", foliod->socket_path);
+        /* It has left its socket behind, where nobody listens; or somebody has cleaned up. */
+        if (has_vanished)
+                assert_int_equal(unlink(foliod->socket_path), 0);
+        (void)snprintf(text, sizeof(text),
+                       has_vanished ? "foliod ended, its socket vanished (%s), and none has come back within 500 ms; "
+                                      "start it there again" :
+                                      "foliod at %s ended and none has answered for 500 ms; start it there again",
+                       foliod->socket_path);
+        SAYS(folio_put(client, "x", "x", 1, NULL), FOLIO_E_DAEMON_GONE, text);
         SAYS(folio_put(client, "x", "x", 1, NULL), FOLIO_E_DAEMON_GONE, text);
         folio_client_unref(client);
         foliod_stop(foliod);
+}
+
+static void test_daemon_gone(void **state)
+{
+        (void)state;
+        gone(false);
+}
+
+static void test_socket_gone(void **state)
+{
+        (void)state;
+        gone(true);
 }
 
 int main(void)
@@ -245,6 +264,7 @@ int main(void)
                 INTEGRATION_TEST(test_no_room),        INTEGRATION_TEST(test_no_connection_more),
                 INTEGRATION_TEST(test_not_so),         INTEGRATION_TEST(test_not_allowed),
                 INTEGRATION_TEST(test_another_program), INTEGRATION_TEST(test_daemon_gone),
+                INTEGRATION_TEST(test_socket_gone),
         };
 
         return cmocka_run_group_tests_name("errors", tests, NULL, NULL);

@@ -543,7 +543,8 @@ for pid in $pids; do
 done
 cat ls-* >why
 same "twenty at once are all served" "" "$failed$(cat why)"
-same "by one daemon" 1 "$(spawned_pids | wc -l)"
+# The process that keeps, and the one that serves.
+same "by one daemon and its keeper" 2 "$(spawned_pids | wc -l)"
 expect 0 "put into it" "$FOLIOCTL" put small x
 expect 0 "it is the same daemon" "$FOLIOCTL" --no-spawn cat x
 equal "for the next" small out

@@ -365,8 +365,8 @@ static void start_many_at_once(void)
 
                         (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
                         (void)dup2(null, STDERR_FILENO);
-                        execlp(getenv("FOLIOD"), "foliod", "--socket", path, "--budget", "64M", ALIVE_NO_POOL,
-                               (char *)NULL);
+                        execlp(getenv("FOLIOD"), "foliod", "--socket", path, "--budget", "64M", "--keeper", "none",
+                               ALIVE_NO_POOL, (char *)NULL);
                         _exit(127);
                 }
         }

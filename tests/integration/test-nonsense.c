@@ -62,6 +62,7 @@ static void send_uninvited(const Foliod *foliod, ProtoVerb verb, unsigned kind, 
                                  .client_name = raw_key("uninvited") };
         struct pollfd closed;
         int fds[PROTO_FDS_MAX], ends[2];
+        bool is_sent;
 
         if (verb != VERB_HELLO)
                 request.namespace_id = raw_namespace(raw, "default");
@@ -76,10 +77,12 @@ static void send_uninvited(const Foliod *foliod, ProtoVerb verb, unsigned kind, 
         fds[0] = ends[1];
         for (size_t i = 1; i < n_fds; i++)
                 fds[i] = odd_fd(foliod, kind);
-        (void)raw_send(raw, &request, verb == VERB_RELEASE || verb == VERB_ABORT, fds, n_fds);
+        /* From Linux 6.16 on it is the kernel that does not let them through. */
+        is_sent = raw_send(raw, &request, verb == VERB_RELEASE || verb == VERB_ABORT, fds, n_fds);
         for (size_t i = 0; i < n_fds; i++)
                 close(fds[i]);
-        raw_await_hangup(raw);
+        if (is_sent)
+                raw_await_hangup(raw);
         closed = (struct pollfd){ .fd = ends[0] };
         assert_int_equal(poll(&closed, 1, 20000), 1);
         assert_true(closed.revents & POLLHUP);

@@ -67,13 +67,14 @@ cd -- "$root"
                 if (target ~ /\.pb-c\.h$/ && name != "proto/codec")
                         complain("generated code belongs to proto/codec.c alone: " target)
                 else if ((starts(target, "event2/") || target == "event.h") &&
-                         name !~ /^daemon\/(service\/|server\/|daemon$|main$)/)
+                         name !~ /^daemon\/(service\/|server\/|daemon$|keeping$|main$)/)
                         complain("libevent belongs to the service, the server, daemon.c and main.c: " target)
-                else if (starts(target, "systemd/") && name !~ /^daemon\/(service\/|daemon$|main$)/)
+                else if (starts(target, "systemd/") && name !~ /^daemon\/(service\/|daemon$|keeping$|main$)/)
                         complain("systemd belongs to the service, daemon.c and main.c: " target)
                 else if ((target == "pthread.h" || target == "threads.h") && name != "daemon/service/worker" &&
+                         !starts(name, "daemon/service/keeper") &&
                          name != "client/ctl/bench-crowd" && (!starts(name, "client/") || starts(name, "client/ctl/")))
-                        complain("threads belong to worker.c, the client library and bench-crowd.c: " target)
+                        complain("threads belong to worker.c, the keeper, the client library and bench-crowd.c: " target)
                 else if (starts(target, "protobuf-c/") && name != "proto/codec")
                         complain("protobuf belongs to proto/codec.c: " target)
                 else if (target ~ /^(folio|base|proto|daemon|client|include)\//)

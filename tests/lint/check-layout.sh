@@ -8,6 +8,7 @@
 #   - a .c of more than 600 lines says in its first comment why ("600 lines" must be in the sentence);
 #   - no function is longer than 70 lines, but for those that parse argv;
 #   - every source, script and build file has an SPDX line near its top;
+#   - no argument of MIN, MAX or CLAMP changes anything, as it is evaluated twice;
 #   - no notes to self, no tabs in C, no white space at the end of a line, a newline at the end of a file;
 #   - no path and no host of the machine it was written on.
 set -eu
@@ -52,6 +53,7 @@ awk '
 
         /[ \t\r]$/ && name !~ /\.patch$/ { complain(FNR, "white space at the end of the line") }
         is_c(name) && /\t/ { complain(FNR, "a tab") }
+        is_c(name) && /(^|[^A-Z_])(MIN|MAX|CLAMP)\([^;]*(\+\+|--)/ { complain(FNR, "an argument of MIN, MAX or CLAMP is evaluated twice") }
         /(^|[^A-Za-z])(TO[D]O|FIXM[E]|XX[X]|HAC[K])([^A-Za-z]|$)/ { complain(FNR, "a note to self: do it, or open an issue") }
         /\/wor[k]\/|\/hom[e]\/[a-z]|\/roo[t]\/[a-z]/ { complain(FNR, "a path of some machine") }
         /pyp[i]\.org|npmj[s]\.|deb\.debia[n]\.org|crate[s]\.io|proxy\.golan[g]/ { complain(FNR, "a host of a package registry") }

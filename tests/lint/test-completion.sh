@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Completion of folioctl: the three files know the verbs, the options, their letters and values, the suites and the
-# sub-verbs that the tool prints, and no others; and bash offers what it should, from a private store too. $FOLIOCTL is
-# the tool and $FOLIO_DAEMON the daemon. With the word `store` it is the part that runs within that store. TAP.
+# sub-verbs that the tool prints, and no others; and bash offers what it should, from a private store too. Completion of
+# foliod: the three files know the options, settings and words that foliod takes, and no others. $FOLIOCTL is the tool and
+# $FOLIO_DAEMON the daemon; $INSTALL_PLAN is what meson will install. With the word `store` it is the part that runs within that store. What the shells do when
+# somebody presses TAB is in tests/integration/test-shells.sh. TAP.
 set -eu
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd -- "$here/../.." && pwd)
@@ -14,6 +16,8 @@ files=$root/packaging/completion
 export FOLIOCTL FOLIO_DAEMON LC_ALL=C.UTF-8
 # shellcheck source=../../packaging/completion/folioctl.bash
 . "$files/folioctl.bash"
+# shellcheck source=../../packaging/completion/foliod.bash
+. "$files/foliod.bash"
 
 # --- in the store -------------------------------------------------------------------------------------------------
 
@@ -324,23 +328,106 @@ done < <(while read -r verb; do
         "$FOLIOCTL" "$verb" --help | sed -n "s/^ .*\(--[a-z-]*\) WORD .*/$verb \1/p"
 done <"$scratch/verbs")
 
+# --- foliod ---------------------------------------------------------------------------------------------------------
+"$FOLIO_DAEMON" --help >"$scratch/help"
+sed -n '/^Settings/,$p' "$scratch/help" | awk '
+        /^\[/ { gsub(/[][]/, ""); section = $1 == "namespace" ? "namespace" : "option" }
+        /^  [a-z]/ && section != "" { print section, $1 }
+        /^Example/ { section = "" }' >"$scratch/settings"
+{
+        sed '/^Settings/,$d' "$scratch/help" | grep '^  --' | grep -oE -e '--[a-z-]+( [A-Z])?' | sed 's/ .*/=/'
+        sed -n 's/^option \(.*\)/--\1=/p' "$scratch/settings"
+} >"$scratch/options"
+same "bash has every option of foliod" "$scratch/options" \
+        < <(tr ' ' '\n' <<<"$_foliod_options $_foliod_settings")
+same "zsh has every option of foliod" "$scratch/options" \
+        < <(sed -nE "s/^        '(\*|\([^)]*\))?(--[a-z-]+=?)\[.*/\2/p" "$files/_foliod")
+same "fish has every option of foliod" "$scratch/options" \
+        < <(sed -nE 's/^complete -c foliod -l ([a-z-]+)( -[rx])? .*/--\1\2/p' "$files/foliod.fish" | sed 's/ -[rx]$/=/')
+sed -n 's/^namespace //p' "$scratch/settings" >"$scratch/keys"
+same "bash has every setting of a namespace" "$scratch/keys" < <(tr ' ' '\n' <<<"$_foliod_namespace_settings")
+same "zsh has every setting of a namespace" "$scratch/keys" \
+        < <(sed -n 's/^ *compadd -S = -- //p' "$files/_foliod" | tr ' ' '\n')
+same "fish has every setting of a namespace" "$scratch/keys" \
+        < <(sed -n "s/^.*printf '%s=.n' .before{\(.*\)}\$/\1/p" "$files/foliod.fish" | tr ',' '\n')
+
+# Every word that any setting takes, and all that look like one in the help, is tried with each: it is offered where it is
+# taken, and nowhere else.
+{
+        while read -r _ key; do
+                _foliod_words "$key" | tr ' ' '\n'
+        done <"$scratch/settings"
+        grep -E '^  [a-z-]+ WORD' "$scratch/help" | grep -oE '[a-z]+' | sort -u
+} | sort -u >"$scratch/pool"
+: >"$scratch/taken"
+: >"$scratch/offered"
+: >"$scratch/zsh-offers"
+: >"$scratch/fish-offers"
+while read -r section key; do
+        # An owner is a name, and every user could be called so.
+        [[ $key != owner && $key != group ]] || continue
+        while read -r word; do
+                if [ "$section" = namespace ]; then
+                        set -- --namespace "n:$key=$word"
+                else
+                        set -- "--$key=$word"
+                fi
+                ! "$FOLIO_DAEMON" --config /dev/null "$@" --check-config >/dev/null 2>&1 ||
+                        echo "$section $key $word" >>"$scratch/taken"
+        done <"$scratch/pool"
+        for word in $(_foliod_words "$key"); do
+                echo "$section $key $word"
+        done >>"$scratch/offered"
+        if [ "$section" = namespace ]; then
+                sed -nE "s/^                $key '?([a-z ]+)'?\$/\1/p" "$files/_foliod" >"$scratch/zsh"
+                awk -v key="$key" '$1 == "case" { on = 0; for (i = 2; i <= NF; i++) if ($i == key) on = 1 }
+                        on && /key=/ { sub(/.*key=/, ""); gsub(/[{}]/, ""); gsub(/,/, " "); print }' \
+                        "$files/foliod.fish" >"$scratch/fish"
+        else
+                sed -nE "s/^        '--$key=.*:\(([a-z ]+)\)'.*/\1/p" "$files/_foliod" >"$scratch/zsh"
+                sed -nE "s/^complete -c foliod -l $key -x -a '([a-z ]+)' .*/\1/p" "$files/foliod.fish" >"$scratch/fish"
+        fi
+        for shell in zsh fish; do
+                # shellcheck disable=SC2013 # words are wanted
+                for word in $(cat "$scratch/$shell"); do
+                        echo "$section $key $word"
+                done >>"$scratch/$shell-offers"
+        done
+done <"$scratch/settings"
+same "bash offers the words that foliod takes" "$scratch/taken" <"$scratch/offered"
+# These offer directories there.
+grep -v ' tmpfs-directory auto' "$scratch/taken" >"$scratch/expected" || true
+same "zsh offers the words that foliod takes" "$scratch/expected" <"$scratch/zsh-offers"
+same "fish offers the words that foliod takes" "$scratch/expected" <"$scratch/fish-offers"
+
+# --- they are where shells look -------------------------------------------------------------------------------------
+if [ -r "${INSTALL_PLAN:-}" ]; then
+        for place in bash-completion/completions/folioctl bash-completion/completions/foliod \
+                'zsh/[a-z-]*/_folioctl' 'zsh/[a-z-]*/_foliod' fish/vendor_completions.d/folioctl.fish \
+                fish/vendor_completions.d/foliod.fish; do
+                status=0
+                grep -qE "\"destination\": \"[^\"]*/$place\"" "$INSTALL_PLAN" || status=1
+                check "installed as $place" $status
+        done
+fi
+
 # --- they parse -----------------------------------------------------------------------------------------------------
 
-for shell in bash:folioctl.bash zsh:_folioctl fish:folioctl.fish; do
+for shell in bash:folioctl.bash zsh:_folioctl fish:folioctl.fish bash:foliod.bash zsh:_foliod fish:foliod.fish; do
         file=$files/${shell#*:}
         shell=${shell%%:*}
         if command -v "$shell" >/dev/null 2>&1; then
                 status=0
                 "$shell" -n "$file" >"$scratch/output" 2>&1 || status=$?
-                check "$shell parses its file" $status "$scratch/output"
+                check "$shell parses ${file##*/}" $status "$scratch/output"
         elif [ "${CI:-}" != true ]; then
                 # What it says is compared above; a shell for this alone is not asked for.
-                skip "$shell parses its file" "$shell is not installed"
+                skip "$shell parses ${file##*/}" "$shell is not installed"
         fi
 done
 if command -v shellcheck >/dev/null 2>&1; then
         status=0
-        shellcheck -x -P "$here" -S warning -s bash "$files/folioctl.bash" "${BASH_SOURCE[0]}" \
+        shellcheck -x -P "$here" -S warning -s bash "$files/folioctl.bash" "$files/foliod.bash" "${BASH_SOURCE[0]}" \
                 >"$scratch/output" 2>&1 || status=$?
         check "shellcheck" $status "$scratch/output"
 fi

@@ -11,12 +11,15 @@ scratch=$(mktemp -d)
 trap 'rm -rf -- "$scratch"' EXIT
 output=$scratch/output
 
-for script in packaging/demo packaging/install-deps tests/run tests/sum-results tests/bench/peers .ci/run; do
+for script in packaging/demo packaging/install-deps packaging/build-deb packaging/build-rpm packaging/list-files tests/run tests/sum-results \
+        tests/bench/peers tests/bench/bench-systemd tests/system/box tests/system/tree .ci/run; do
         status=0
         [ -x "$root/$script" ] || status=1
         check "$script can be run" "$status"
 done
-for script in packaging/demo packaging/install-deps packaging/configure tests/run tests/bench/peers .ci/run; do
+for script in packaging/demo packaging/install-deps packaging/configure packaging/build-deb packaging/build-rpm packaging/list-files tests/run \
+        tests/bench/peers tests/bench/bench-systemd tests/system/box tests/system/tree tests/system/world.sh tests/system/test-units.sh \
+        tests/system/test-service.sh tests/system/test-memory.sh tests/system/test-user.sh tests/system/test-survival.sh tests/system/test-packages.sh tests/system/test-rpm.sh .ci/run; do
         status=0
         bash -n "$root/$script" >"$output" 2>&1 || status=$?
         check "$script parses" "$status" "$output"

@@ -30,6 +30,7 @@ typedef struct LeaseFixture {
         int region_fd;
         int book_fd;
         _Atomic uint32_t use;
+        Beacon beacon;               /* of the daemon whose book it is */
         Lease *lease;
 } LeaseFixture;
 
@@ -66,6 +67,7 @@ static inline int lease_fixture_open(LeaseFixture *f)
                 .number = 3,
                 .epoch = FIXTURE_EPOCH,
                 .use = &f->use,
+                .beacon = &f->beacon,
         };
 
         return lease_new(&config, fcntl(f->region_fd, F_DUPFD_CLOEXEC, 3), fcntl(f->book_fd, F_DUPFD_CLOEXEC, 3),

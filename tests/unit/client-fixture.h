@@ -16,8 +16,10 @@
 #include "client/leases.h"
 #include "client/object.h"
 #include "client/pipe.h"
+#include "client/resume.h"
 #include "proto/channel.h"
 #include "proto/lease.h"
+#include "proto/staging.h"
 
 #define CLIENT_FIXTURE_SPACE_ID 7u
 #define CLIENT_FIXTURE_EPOCH 3u
@@ -170,7 +172,7 @@ static inline Client *client_fixture_make_client(int socket)
         if (!client)
                 abort(); /* as an assert, which gcc does not see the end of */
         assert_true(fd >= 0);
-        assert_int_equal(ftruncate(fd, CLIENT_FIXTURE_STAGING_BYTES), 0);
+        assert_int_equal(ftruncate(fd, CLIENT_FIXTURE_STAGING_BYTES + STAGING_END_BYTES), 0);
         client->n_references = client->n_users = 1;
         client->timeout_ns = FIXTURE_WAIT_NS;
         client->packed_bytes_max = MIB;
@@ -186,6 +188,7 @@ static inline Client *client_fixture_make_client(int socket)
         assert_int_equal(staging_new(fd, CLIENT_FIXTURE_STAGING_BYTES, &client->staging), 0);
         assert_int_equal(maps_new(MIB, 16, &client->maps), 0);
         assert_int_equal(pipe_new(client), 0);
+        assert_int_equal(resume_new(client), 0);
         return client;
 }
 
@@ -231,6 +234,7 @@ static inline void client_fixture_free(ClientFixture *f)
         staging_free(f->client->staging);
         maps_free(f->client->maps);
         requests_free(f->client->requests);
+        resume_free(f->client);
         free(f->client);
         close(f->socket);
         close(f->far_fd);

@@ -16,6 +16,10 @@ struct Session {
         Cred cred;
         char comm[64];
         uint64_t connected_ns;
+        uint64_t token;
+        uint32_t number;
+        int process_fd;
+        bool is_ghost;
 };
 
 static Session holder_session = { .fd = -1, .cred = { .uid = 7, .pid = 77 }, .comm = "a holder", .connected_ns = 777 };
@@ -61,6 +65,9 @@ Status session_new(Store *store, const SessionConfig *config, Session **ret, cha
         session->fd = memfd_create("staging", MFD_CLOEXEC);
         assert(session->fd >= 0);
         session->cred = config->cred;
+        session->process_fd = -1;
+        session->number = fake.n_sessions_made + 1;
+        session->token = 1000 + session->number;
         snprintf(fake.last_comm, sizeof(fake.last_comm), "%s", config->comm);
         fake.last_uid = config->cred.uid;
         fake.last_n_groups = config->cred.n_groups;
@@ -75,7 +82,101 @@ void session_close(Session *session)
         assert(fake.n_sessions_open > 0);
         fake.n_sessions_open--;
         close(session->fd);
+        if (session->process_fd >= 0)
+                close(session->process_fd);
+        if (session == fake.ghost)
+                fake.ghost = NULL;
         free(session);
+}
+
+void session_leave(Session *session)
+{
+        fake.n_left++;
+        session_close(session);
+}
+
+Session *fake_make_ghost(uint64_t token, uid_t uid, int process_fd)
+{
+        SessionConfig config = { .cred = { .uid = uid, .pid = getpid() }, .comm = "ghost" };
+        Session *session;
+
+        assert(!fake.ghost && session_new(NULL, &config, &session, NULL) == STATUS_OK);
+        session->token = token;
+        session->process_fd = process_fd;
+        session->is_ghost = true;
+        return fake.ghost = session;
+}
+
+Session *session_next_ghost(const Store *store, const Session *after)
+{
+        return after ? NULL : fake.ghost;
+}
+
+bool session_is_ghost(const Session *session)
+{
+        return session->is_ghost;
+}
+
+bool session_is_cut(const Session *session)
+{
+        return false;
+}
+
+struct SessionRing *session_get_restored_ring(Session *session)
+{
+        return fake.ghost_ring;
+}
+
+bool session_has_anything(const Session *session)
+{
+        return !fake.is_empty;
+}
+
+bool session_has_arrived(const Session *session)
+{
+        fake.n_asked++;
+        return !fake.is_unwelcomed;
+}
+
+bool session_is_over(const Session *session)
+{
+        return fake.is_over && session == fake.ghost;
+}
+
+int session_take_process(Session *session)
+{
+        int fd = session->process_fd;
+
+        session->process_fd = -1;
+        return fd;
+}
+
+int session_resume(Session *session, const SessionConfig *config)
+{
+        session->is_ghost = false;
+        fake.ghost = NULL;
+        return 0;
+}
+
+void session_keep_process(Session *session, int process_fd)
+{
+        fake.n_processes_kept += process_fd >= 0;
+}
+
+void session_keep_ring(Session *session, int ring_fd, int bell_fd)
+{
+        assert(ring_fd >= 0 && bell_fd >= 0);
+        fake.n_rings_kept++;
+}
+
+uint64_t session_token(const Session *session)
+{
+        return session->token;
+}
+
+uint32_t session_number(const Session *session)
+{
+        return session->number;
 }
 
 int session_staging_fd(const Session *session)

@@ -30,6 +30,15 @@ typedef struct FakeStore {
         size_t n_holders;
         size_t n_facts;
         char last_comm[64];
+        Session *ghost;              /* the one that session_next_ghost() finds; NULL: none */
+        bool is_over;                /* its client says so */
+        bool is_empty;               /* there is nothing of its client's */
+        bool is_unwelcomed;          /* nor has that had the welcome */
+        unsigned n_asked;            /* for the last of these */
+        struct SessionRing *ghost_ring; /* of it */
+        unsigned n_left;             /* by session_leave() */
+        unsigned n_rings_kept;
+        unsigned n_processes_kept;
         uid_t last_uid;
         size_t last_n_groups;
 } FakeStore;
@@ -37,6 +46,9 @@ typedef struct FakeStore {
 extern FakeStore fake;
 
 void fake_reset(void);
+
+/* A session that an earlier foliod has left, in @fake.ghost. @process_fd goes over. */
+Session *fake_make_ghost(uint64_t token, uid_t uid, int process_fd);
 
 /* Ends a waiting operation, as a worker would have it done. */
 void fake_end(size_t i);

@@ -12,6 +12,9 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
+
+#include <linux/magic.h>
 
 #include "base/cleanup.h"
 #include "base/macro.h"
@@ -180,6 +183,34 @@ static void test_huge_claims_are_true(void **state)
                 close(fd);
                 backend_free(backend);
         }
+}
+
+/* A tmpfs that somebody else has mounted for us; and what is none, or is not there. */
+static void test_tmpfs_at_a_directory(void **state)
+{
+        uint32_t always = BACKEND_READONLY_BY_MODE | BACKEND_PUNCHABLE | BACKEND_REWRITABLE;
+        Backend *backend = NULL;
+        const char *call = NULL;
+        struct statfs st;
+        int fd;
+
+        assert_int_equal(backend_tmpfs_open("/proc", FOLIO_HUGE_AUTO, &backend, &call), -ENODEV);
+        assert_string_equal(call, "statfs");
+        assert_int_equal(backend_tmpfs_open("/proc/no/such", FOLIO_HUGE_AUTO, &backend, &call), -ENOENT);
+        assert_string_equal(call, "open");
+        assert_int_equal(backend_tmpfs_open("/proc/self/status", FOLIO_HUGE_AUTO, &backend, &call), -ENOTDIR);
+        assert_string_equal(call, "open");
+        assert_null(backend);
+        if (statfs("/dev/shm", &st) < 0 || st.f_type != TMPFS_MAGIC)
+                skip();
+        assert_int_equal(backend_tmpfs_open("/dev/shm", FOLIO_HUGE_ALWAYS, &backend, &call), 0);
+        assert_null(call);
+        assert_int_equal(backend->capabilities & (always | BACKEND_SEALABLE), always);
+        assert_int_equal(backend->ops->backing, FOLIO_BACKING_TMPFS);
+        fd = new_file(backend, PAGE_BYTES);
+        assert_int_equal(linkat(fd, "", AT_FDCWD, "/dev/shm/folio-test-backend", AT_EMPTY_PATH), -1);
+        close(fd);
+        backend_free(backend);
 }
 
 /* A mount that nobody else sees, of files that nobody can give a name. */
@@ -502,6 +533,7 @@ int main(void)
                 UNIT_TEST(test_tmpfs_capabilities),
                 UNIT_TEST(test_huge_never_is_never),
                 UNIT_TEST(test_huge_claims_are_true),
+                UNIT_TEST(test_tmpfs_at_a_directory),
                 UNIT_TEST(test_tmpfs_is_private),
                 UNIT_TEST(test_files_outlive_the_backend),
                 UNIT_TEST(test_memfd_as_an_ordinary_user),

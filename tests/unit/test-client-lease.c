@@ -285,6 +285,26 @@ static void test_log_from_before(void **state)
         lease_fixture_free(f);
 }
 
+/*
+ * What was placed last has been carried out by the next daemon, which has a book of its own: this one calls it free. What
+ * was found in it before, nobody has used.
+ */
+static void test_book_of_a_dead_daemon(void **state)
+{
+        LeaseFixture *f = lease_fixture_new(2 * MIB);
+
+        (void)state;
+        assert_int_equal(put(f, MIB / 2, 0), 3 * MIB / 2);
+        assert_int_equal(put(f, MIB, 1), MIB / 2);
+        atomic_fetch_or(&f->beacon.owner, BEACON_OWNER_DIED);
+        assert_int_equal(try(f, MIB, 1), LEASE_PLACE_BEHIND);
+        assert_int_equal(put(f, 64, 2), 0);
+        assert_int_equal(try(f, MIB, 3), LEASE_PLACE_FULL);
+        assert_int_equal(try(f, MIB / 2 - 64, 3), LEASE_PLACE_FULL);
+        assert_int_equal(try(f, 64, 3), LEASE_PLACE_FULL);
+        lease_fixture_free(f);
+}
+
 /* More comes free than the log has room for. */
 static void test_log_is_lapped(void **state)
 {
@@ -469,6 +489,7 @@ int main(void)
                 UNIT_TEST(test_references),
                 UNIT_TEST(test_log_from_before),
                 UNIT_TEST(test_log_is_lapped),
+                UNIT_TEST(test_book_of_a_dead_daemon),
                 UNIT_TEST(test_many_pending),
                 UNIT_TEST(test_layouts),
                 UNIT_TEST(test_regions_that_do_not_fit),

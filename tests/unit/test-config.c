@@ -222,6 +222,8 @@ static void test_what_is_wrong_in_files(void **state)
                 { "x\n[memory]\nhuge = no\n", ":1: neither" },
                 { "[memory]\nhuge = no\nx\n", ":2: huge" },
                 { "[daemon]\nsocket = relative\n", ":2: socket: 'relative'" },
+                { "[daemon]\nsocket = auto\n", ":2: socket: 'auto'" },
+                { "[memory]\ntmpfs-directory = here\n", ":2: tmpfs-directory: 'here'" },
                 { "[daemon]\nready-fd = 3\n", ":2: unknown key 'ready-fd'" },
                 { "[daemon]\nsocket-mode = 0\n", ":2: socket-mode" },
                 { "[daemon]\nclients-max = 0\n", ":2: clients-max: '0' is outside 1 to" },
@@ -336,6 +338,7 @@ static void test_check_config_says_the_same_again(void **state)
         char *message = NULL, *text, *again;
 
         put_file("foliod.conf", "[memory]\nbudget = 100000001\npool=0\nhuge=always\npacked-protection = mode\n"
+                                "tmpfs-directory = /run/folio-memory\n"
                                 "[daemon]\nidle-exit = 5m\nworkers=3\nlog-target=stderr\nsocket = /a b/s\n"
                                 "[namespace a]\nowner=1\ngroup=2\nmode=750\nquota=1G\nquota-objects=2\nobjects-max=3\n"
                                 "backing=memfd\nhuge=never\n[namespace b]\nquota=none\n");
@@ -345,6 +348,7 @@ static void test_check_config_says_the_same_again(void **state)
         assert_non_null(strstr(text, "budget = 100000001\n"));
         assert_non_null(strstr(text, "idle-exit = 300\n"));
         assert_non_null(strstr(text, "packed-max = 1M\n"));
+        assert_non_null(strstr(text, "tmpfs-directory = /run/folio-memory\n"));
         assert_non_null(strstr(text, "\n[namespace a]\nowner = 1\ngroup = 2\nmode = 0750\nquota = 1G\n"));
         assert_non_null(strstr(text, "\n[namespace b]\nquota = none\n"));
         put_file("foliod.conf", text);
@@ -355,6 +359,23 @@ static void test_check_config_says_the_same_again(void **state)
         free(again);
         config_deinit(&first);
         config_deinit(&second);
+}
+
+static void test_a_path_can_be_a_word(void **state)
+{
+        char *message = NULL;
+        Config config = CONFIG_NULL;
+
+        put_file("foliod.conf", "[memory]\ntmpfs-directory = /a\n");
+        assert_int_equal(READ(&config, &message, "--system"), 0);
+        assert_string_equal(config.tmpfs_directory, "/a");
+        config_deinit(&config);
+        assert_int_equal(READ(&config, &message, "--system", "--tmpfs-directory", "/b"), 0);
+        assert_string_equal(config.tmpfs_directory, "/b");
+        config_deinit(&config);
+        assert_int_equal(READ(&config, &message, "--system", "--tmpfs-directory=auto"), 0);
+        assert_null(config.tmpfs_directory);
+        config_deinit(&config);
 }
 
 static void test_help_and_version(void **state)
@@ -385,6 +406,7 @@ int main(void)
                 CONFIG_TEST(test_files_that_are_missing),
                 CONFIG_TEST(test_the_users_file_is_found),
                 CONFIG_TEST(test_check_config_says_the_same_again),
+                CONFIG_TEST(test_a_path_can_be_a_word),
                 CONFIG_TEST(test_help_and_version),
         };
 

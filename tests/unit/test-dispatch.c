@@ -22,6 +22,7 @@
 #include "fake-store.h"
 #include "folio/admin.h"
 #include "proto/channel.h"
+#include "proto/layout.h"
 #include "proto/ring.h"
 
 typedef struct Fixture {
@@ -38,6 +39,7 @@ typedef struct Fixture {
 } Fixture;
 
 static Fixture f;
+static Backend *backend;          /* of the beacon */
 
 static void on_hangup(Peer *peer, void *userdata)
 {
@@ -206,6 +208,99 @@ static void test_hello(void **state)
         assert_int_equal(fake.n_sessions_open, 1);
         disconnect_client();
         assert_int_equal(fake.n_sessions_open, 0);
+}
+
+/* A dispatch that has a beacon, and ghosts, takes the place of the fixture's. */
+static void begin_again(DaemonBeacon **ret_beacon, Ghosts **ret_ghosts)
+{
+        GhostsConfig ghosts = { .host = { .base = f.base, .poller = f.poller, .packed_bytes_max = MIB } };
+        DispatchConfig config = { .base = f.base, .poller = f.poller, .staging_bytes = 4 * MIB, .packed_bytes_max = MIB,
+                                  .version = "1.2.3" };
+        const char *failed_call;
+
+        disconnect_client();
+        dispatch_free(f.dispatch);
+        assert_int_equal(ghosts_new(&ghosts, ret_ghosts), 0);
+        assert_int_equal(backend_memfd_new(FOLIO_HUGE_NEVER, &backend, &failed_call), 0);
+        assert_int_equal(daemon_beacon_new(backend, 4711, ret_beacon), 0);
+        config.beacon = *ret_beacon;
+        config.ghosts = *ret_ghosts;
+        assert_int_equal(dispatch_new(&config, &f.dispatch), 0);
+        connect_client();
+}
+
+static void test_hello_resumes(void **state)
+{
+        static const struct {
+                uint64_t resume;
+                bool is_resumed;
+        } rows[] = { { 0, false }, { 1, false }, { UINT64_MAX, false }, { 4242, true }, { 4242, false } };
+        DaemonBeacon *beacon;
+        Ghosts *ghosts;
+
+        (void)fake_make_ghost(4242, 5, -1);
+        begin_again(&beacon, &ghosts);
+        for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+                ProtoRequest request = { .id = 1, .verb = VERB_HELLO, .version_min = 1, .version_max = 1,
+                                         .client_name = { "", 0 }, .resume = rows[i].resume };
+                ProtoReply reply;
+                struct stat found, expected;
+
+                send_request(&request);
+                assert_true(receive_reply(&reply));
+                assert_int_equal(reply.status, STATUS_OK);
+                assert_true(reply.is_resumed == rows[i].is_resumed);
+                assert_true((reply.session_token == 4242) == rows[i].is_resumed);
+                assert_int_equal(reply.session_number, session_number(peer_get_session(f.peer)));
+                /* The staging memory of a session that is resumed its client has; the beacon is the last. */
+                assert_int_equal(f.n_fds, rows[i].is_resumed ? 1 : 2);
+                assert_int_equal(fstat(f.fds[f.n_fds - 1], &found), 0);
+                assert_int_equal(fstat(daemon_beacon_fd(beacon), &expected), 0);
+                assert_true(found.st_ino == expected.st_ino);
+                close_fds();
+                disconnect_client();
+                connect_client();
+        }
+        disconnect_client();
+        dispatch_free(f.dispatch);
+        f.dispatch = NULL;
+        ghosts_free(ghosts);
+        daemon_beacon_free(beacon);
+        backend_free(backend);
+        {
+                DispatchConfig config = { .base = f.base, .poller = f.poller, .version = "1.2.3" };
+
+                assert_int_equal(dispatch_new(&config, &f.dispatch), 0);
+        }
+}
+
+/* Origins tell sessions, requests and items apart. */
+static void test_origins(void **state)
+{
+        ProtoItem items[3] = { { .key = { "a", 1 }, .flags = PROTO_ITEM_IF_EXISTS },
+                               { .key = { "b", 1 }, .flags = PROTO_ITEM_IF_EXISTS },
+                               { .key = { "c", 1 }, .flags = PROTO_ITEM_IF_EXISTS } };
+        ProtoReply reply;
+
+        for (size_t i = 0; i < ARRAY_SIZE(items); i++)
+                items[i].metadata = items[i].content_type = (Key){ "", 0 };
+        hello();
+        fake.is_deferring = true;
+        for (uint64_t id = 7; id < 9; id++) {
+                ProtoRequest request = { .id = id, .verb = VERB_DELETE, .namespace_id = 1, .n_items = 3, .items = items,
+                                         .client_name = { "", 0 }, .after = { "", 0 } };
+
+                send_request(&request);
+        }
+        assert_int_equal(fake.n_waiting, 6);
+        for (size_t i = 0; i < 6; i++)
+                assert_true(fake.waiting[i]->origin ==
+                            layout_origin_of_message(session_number(peer_get_session(f.peer)), 7 + i / 3,
+                                                     (uint32_t)(i % 3)));
+        for (size_t i = 0; i < 6; i++)
+                fake_end(i);
+        assert_true(receive_reply(&reply));
+        assert_true(receive_reply(&reply));
 }
 
 static void test_hello_of_other_versions(void **state)
@@ -972,6 +1067,8 @@ int main(void)
 {
         static const struct CMUnitTest tests[] = {
                 DISPATCH_TEST(test_hello),
+                DISPATCH_TEST(test_hello_resumes),
+                DISPATCH_TEST(test_origins),
                 DISPATCH_TEST(test_hello_of_other_versions),
                 DISPATCH_TEST(test_e11_tools_say_so),
                 DISPATCH_TEST(test_hello_over_a_limit),

@@ -58,6 +58,21 @@ static void test_index_header(void **state)
                 OFFSET(LayoutIndexHeader, n_objects, 1152),
                 OFFSET(LayoutIndexHeader, event_sequence, 1216),
                 OFFSET(LayoutIndexHeader, event_futex, 1224),
+                OFFSET(LayoutIndexHeader, settings, 200),
+                OFFSET(LayoutIndexHeader, settings_current, 296),
+                OFFSET(LayoutIndexHeader, is_complete, 300),
+                OFFSET(LayoutIndexHeader, journal_slot, 1280),
+                OFFSET(LayoutIndexHeader, journal, 1344),
+                OFFSET(LayoutSettings, quota_bytes, 0),
+                OFFSET(LayoutSettings, quota_objects, 8),
+                OFFSET(LayoutSettings, objects_max, 16),
+                OFFSET(LayoutSettings, owner_uid, 24),
+                OFFSET(LayoutSettings, owner_gid, 28),
+                OFFSET(LayoutSettings, mode, 32),
+                OFFSET(LayoutSettings, backing, 36),
+                OFFSET(LayoutSettings, huge, 37),
+                OFFSET(LayoutSettings, writers, 38),
+                OFFSET(LayoutSettings, checksum, 40),
         };
 
         assert_offsets(offsets, ARRAY_SIZE(offsets));
@@ -92,15 +107,18 @@ static void test_buckets_slots_events_pins(void **state)
                 OFFSET(LayoutSlot, owner_uid, 88),
                 OFFSET(LayoutSlot, metadata_bytes, 92),
                 OFFSET(LayoutSlot, content_type_bytes, 94),
-                OFFSET(LayoutSlot, key, 96),
+                OFFSET(LayoutSlot, checksum, 96),
+                OFFSET(LayoutSlot, session, 100),
+                OFFSET(LayoutSlot, key, 104),
                 OFFSET(LayoutEvent, sequence, 0),
                 OFFSET(LayoutEvent, generation, 8),
                 OFFSET(LayoutEvent, size_bytes, 16),
                 OFFSET(LayoutEvent, time_ns, 24),
                 OFFSET(LayoutEvent, type, 32),
                 OFFSET(LayoutEvent, slot, 36),
-                OFFSET(LayoutEvent, key_bytes, 40),
-                OFFSET(LayoutEvent, key, 41),
+                OFFSET(LayoutEvent, origin, 40),
+                OFFSET(LayoutEvent, key_bytes, 48),
+                OFFSET(LayoutEvent, key, 49),
                 OFFSET(LayoutPinsHeader, magic, 0),
                 OFFSET(LayoutPinsHeader, layout_version, 8),
                 OFFSET(LayoutPinsHeader, n_slots_max, 12),
@@ -245,8 +263,8 @@ static void test_heap_lengths(void **state)
                 uint64_t heap_bytes;
         } rows[] = {
                 { 1, 0, 0, 0 },  { LAYOUT_SLOT_KEY_BYTES, 0, 0, 0 }, { LAYOUT_SLOT_KEY_BYTES + 1, 0, 0, 1 },
-                { 1, 1, 0, 1 },  { 1, 0, 4096, 4096 },               { 255, 255, 4096, 255 - 32 + 255 + 4096 },
-                { 0, 0, 0, 0 },  { 255, 255, UINT16_MAX, 255 - 32 + 255 + UINT16_MAX },
+                { 1, 1, 0, 1 },  { 1, 0, 4096, 4096 },               { 255, 255, 4096, 255 - 24 + 255 + 4096 },
+                { 0, 0, 0, 0 },  { 255, 255, UINT16_MAX, 255 - 24 + 255 + UINT16_MAX },
         };
 
         for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {

@@ -189,6 +189,28 @@ static void test_stopped_with_clients(void **state)
         }
 }
 
+/* Another foliod comes: the connections end, and nobody gets in any more. */
+static void test_left_with_clients(void **state)
+{
+        int fds[5], late;
+        char byte;
+
+        start(100, 100, -1);
+        for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
+                assert_true(echoes(fds[i] = connect_client()));
+        listener_leave(f.listener);
+        assert_int_equal(f.n_hangups, 5);
+        assert_int_equal(listener_n_peers(f.listener), 0);
+        late = connect_client(); /* waits in the socket's queue */
+        turn();
+        assert_int_equal(listener_n_peers(f.listener), 0);
+        for (size_t i = 0; i < ARRAY_SIZE(fds); i++) {
+                assert_int_equal(recv(fds[i], &byte, 1, 0), 0);
+                close(fds[i]);
+        }
+        close(late);
+}
+
 /* The refused one is told, also when its own message had been sent before; who is connected does not notice. */
 static void test_limit_of_the_whole(void **state)
 {
@@ -444,6 +466,7 @@ int main(void)
         static const struct CMUnitTest tests[] = {
                 LISTENER_TEST(test_clients_come_and_go),
                 LISTENER_TEST(test_stopped_with_clients),
+                LISTENER_TEST(test_left_with_clients),
                 LISTENER_TEST(test_limit_of_the_whole),
                 LISTENER_TEST(test_limit_of_a_uid),
                 LISTENER_TEST(test_limits_can_change),

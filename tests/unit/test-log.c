@@ -117,6 +117,34 @@ static int group_setup(void **state)
         return 0;
 }
 
+/* On stderr an event is a line like any other, whatever its fields; and one that the journal reads has its level in front. */
+static void test_events_and_a_stream_that_the_journal_reads(void **state)
+{
+        char text[4096], stream[64], long_text[2000];
+        LogField fields[LOG_FIELDS_MAX];
+        Capture capture = capture_begin();
+        struct stat st;
+
+        memset(long_text, 'x', sizeof(long_text) - 1);
+        long_text[sizeof(long_text) - 1] = '\0';
+        for (size_t i = 0; i < LOG_FIELDS_MAX; i++)
+                fields[i] = i % 2 ? (LogField)LOG_FIELD_TEXT("FOLIO_TEST_TEXT", long_text)
+                                  : (LogField)LOG_FIELD_NUMBER("FOLIO_TEST_NUMBER", UINT64_MAX);
+        log_configure(LOG_LEVEL_NOTICE, LOG_TARGET_STDERR);
+        log_event(LOG_EVENT_STARTED, LOG_LEVEL_NOTICE, fields, LOG_FIELDS_MAX, "an event, %s", "a\nline");
+        log_event(LOG_EVENT_STARTED, LOG_LEVEL_INFO, NULL, 0, "not said");
+        assert_int_equal(fstat(STDERR_FILENO, &st), 0);
+        snprintf(stream, sizeof(stream), "%llu:%llu", (unsigned long long)st.st_dev, (unsigned long long)st.st_ino);
+        assert_int_equal(setenv("JOURNAL_STREAM", stream, 1), 0);
+        log_configure(LOG_LEVEL_NOTICE, LOG_TARGET_STDERR);
+        log_event(LOG_EVENT_KEEPER_GONE, LOG_LEVEL_WARNING, NULL, 0, "gone");
+        log_error("a line");
+        assert_int_equal(unsetenv("JOURNAL_STREAM"), 0);
+        log_configure(LOG_LEVEL_INFO, LOG_TARGET_STDERR);
+        capture_end(capture, text, sizeof(text));
+        assert_string_equal(text, "foliod: notice: an event, a?line\n<4>foliod: warning: gone\n<3>foliod: error: a line\n");
+}
+
 static void test_limit(void **state)
 {
         const uint64_t second = UINT64_C(1000000000);
@@ -142,6 +170,7 @@ int main(void)
                 UNIT_TEST(test_a_line_is_one_line),
                 UNIT_TEST(test_endless_line_is_cut),
                 UNIT_TEST(test_auto_and_a_journal_that_is_not_there),
+                UNIT_TEST(test_events_and_a_stream_that_the_journal_reads),
                 UNIT_TEST(test_limit),
         };
 

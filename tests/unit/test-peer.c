@@ -15,6 +15,7 @@
 
 #include <event2/event.h>
 
+#include "base/cleanup.h"
 #include "base/macro.h"
 #include "daemon/server/peer.h"
 #include "daemon/service/log.h"
@@ -280,6 +281,30 @@ static void test_requests_outlive_the_connection(void **state)
         peer_end_request(peer, 2000); /* frees it */
 }
 
+/* What it has is left to another; all else is as at any end. */
+static void test_left_to_another(void **state)
+{
+        int process_fd;
+        Peer *peer;
+
+        start(0, 100, true);
+        peer = f.peer;
+        process_fd = peer_open_process(peer);
+        (void)close_fd(process_fd);
+        peer_begin_request(peer, 1000);
+        peer_leave(peer);
+        assert_null(f.peer);
+        assert_int_equal(fake.n_left, 1);
+        assert_int_equal(fake.n_sessions_open, 0);
+        assert_null(peer_get_session(peer));
+        assert_int_equal(peer_open_process(peer), -1);
+        peer_send(peer, "to nobody", 9, NULL, 0);
+        peer_leave(peer);
+        peer_close(peer);
+        assert_int_equal(fake.n_left, 1);
+        peer_end_request(peer, 1000); /* frees it */
+}
+
 static void test_many_requests_under_way_pause_reading(void **state)
 {
         start(0, 100, true);
@@ -516,6 +541,7 @@ int main(void)
                 PEER_TEST(test_who_never_reads_is_dropped),
                 PEER_TEST(test_who_never_says_hello_is_dropped),
                 PEER_TEST(test_requests_outlive_the_connection),
+                PEER_TEST(test_left_to_another),
                 PEER_TEST(test_many_requests_under_way_pause_reading),
                 PEER_TEST(test_sending_to_who_is_gone),
                 PEER_TEST(test_queued_descriptors),

@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <stdatomic.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -106,6 +107,29 @@ static void test_counts(void **state)
         table_deinit(&t);
 }
 
+static void test_untouched(void **state)
+{
+        static const uint32_t slots[] = { 0, 1023, 1024, 50000, 98304, 99999 };
+        uint64_t before;
+        Table t;
+
+        (void)state;
+        table_init(&t, 100000);
+        before = allocated_bytes(&t);
+        assert_true(pins_is_untouched(t.pins));
+        for (size_t i = 0; i < ARRAY_SIZE(slots); i++) {
+                atomic_store(summary(&t, slots[i]), 1);
+                assert_false(pins_is_untouched(t.pins));
+                atomic_store(summary(&t, slots[i]), 0);
+                assert_true(pins_is_untouched(t.pins));
+        }
+        /* Whoever says that all of it is in use makes no work, and no memory, of that. */
+        memset((void *)(uintptr_t)summary(&t, 0), 1, 100000 / LAYOUT_PINS_PER_SUMMARY + 1);
+        assert_false(pins_is_untouched(t.pins));
+        assert_true(allocated_bytes(&t) <= before + PAGE_BYTES); /* that of the summary */
+        table_deinit(&t);
+}
+
 static void test_holes_stay(void **state)
 {
         uint64_t before;
@@ -144,6 +168,7 @@ int main(void)
                 UNIT_TEST(test_plan),
                 UNIT_TEST(test_header),
                 UNIT_TEST(test_counts),
+                UNIT_TEST(test_untouched),
                 UNIT_TEST(test_holes_stay),
                 UNIT_TEST(test_size_is_sealed),
         };

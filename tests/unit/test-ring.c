@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -29,6 +30,10 @@
 #include "fake-store.h"
 #include "proto/channel.h"
 #include "proto/ring.h"
+
+#ifndef F_SEAL_EXEC
+#define F_SEAL_EXEC 0x0020
+#endif
 
 #define TURNS_MAX 2000
 #define SEEN_MAX 8192
@@ -303,6 +308,7 @@ static void send_message(Client *client, size_t n_bytes)
 
 static void test_what_the_client_gets(void **state)
 {
+        struct stat st;
         const RingHeader *header = f.client.header;
         RingFacts facts;
 
@@ -315,7 +321,10 @@ static void test_what_the_client_gets(void **state)
         assert_int_equal(header->bell, 1);
         assert_int_equal(head(&f.client), 0);
         assert_int_equal(lseek(daemon_ring_fd(f.client.ring), 0, SEEK_END), RING_REGION_BYTES);
-        assert_int_equal(fcntl(daemon_ring_fd(f.client.ring), F_GET_SEALS), F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+        assert_int_equal(fcntl(daemon_ring_fd(f.client.ring), F_GET_SEALS) & ~F_SEAL_EXEC,
+                         F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+        assert_int_equal(fstat(daemon_ring_fd(f.client.ring), &st), 0);
+        assert_int_equal(st.st_mode & 07777, 0600);
         assert_int_equal(fake.n_ring_bytes, RING_REGION_BYTES);
         assert_non_null(fake.ring);
         assert_true(fake.is_drained(fake.ring_userdata, 0));

@@ -74,6 +74,22 @@ static void test_which_fields_break_a_rule(void **state)
         }
 }
 
+/* It is a field of HELLO like the others, whatever number it is. */
+static void test_resume(void **state)
+{
+        static const uint64_t tokens[] = { 1, INT64_MAX, UINT64_MAX };
+
+        for (size_t i = 0; i < sizeof(tokens) / sizeof(tokens[0]); i++) {
+                ProtoRequest hello = { .id = 1, .verb = VERB_HELLO, .version_min = 1, .version_max = 1,
+                                       .resume = tokens[i] };
+                ProtoRequest ping = { .id = 1, .verb = VERB_PING, .resume = tokens[i] };
+
+                assert_null(shape_find_breach(&hello, false));
+                assert_non_null(shape_find_breach(&hello, true));
+                assert_non_null(shape_find_breach(&ping, true));
+        }
+}
+
 static void test_item_faults(void **state)
 {
         static const struct { ProtoVerb verb; ProtoItem item; bool is_good; } rows[] = {
@@ -209,6 +225,7 @@ int main(void)
         static const struct CMUnitTest tests[] = {
                 UNIT_TEST(test_descriptors_of_a_create_by_table),
                 UNIT_TEST(test_which_fields_break_a_rule),
+                UNIT_TEST(test_resume),
                 UNIT_TEST(test_item_faults),
                 UNIT_TEST(test_settings_by_table),
         };

@@ -17,7 +17,7 @@ static void test_good(void **state)
         assert_int_equal(fake_index_open(&fake, &space), 0);
         assert_string_equal(space->name, "test");
         assert_int_equal(space->id, 7);
-        assert_int_equal(space->connection, 1);
+        assert_int_equal(space->instance, 1);
         assert_int_equal(space->header.n_slots_max, 100);
         assert_ptr_equal(space_ref(space), space);
         space_unref(space);

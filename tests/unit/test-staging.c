@@ -4,6 +4,7 @@
  * region.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 #include "base/macro.h"
 #include "client/lib/maps.h"
 #include "client/lib/staging.h"
+#include "proto/staging.h"
 #include "tests/unit/harness.h"
 
 #define N_BYTES (4 * MIB)
@@ -30,7 +32,7 @@ static Staging *new_staging(uint64_t n_bytes)
 {
         Staging *staging;
 
-        assert_int_equal(staging_new(new_fd(n_bytes), n_bytes, &staging), 0);
+        assert_int_equal(staging_new(new_fd(n_bytes + STAGING_END_BYTES), n_bytes, &staging), 0);
         return staging;
 }
 
@@ -72,6 +74,58 @@ static void test_sizes(void **state)
                 }
         for (size_t i = 0; i < ARRAY_SIZE(too_much); i++)
                 assert_null(staging_take(staging, too_much[i]));
+        staging_free(staging);
+}
+
+/* That of the next daemon, which is set up in another way: what is in use stays where it is. */
+static void test_another_size(void **state)
+{
+        static const uint64_t sizes[] = { N_BYTES, 4 * N_BYTES, N_BYTES / 2, 4096, 2 * N_BYTES };
+        Staging *staging = new_staging(N_BYTES);
+        uint8_t *low = staging_take(staging, 1000), *high;
+        uint64_t fits = N_BYTES;
+
+        (void)state;
+        assert_non_null(low);
+        memset(low, 7, 1000);
+        assert_int_equal(staging_offset(staging, low), 0);
+        for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
+                int fd = new_fd(sizes[i] + STAGING_END_BYTES), copy = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+                StagingEnd end;
+                uint8_t seen[1000];
+
+                assert_int_equal(staging_replace(staging, fd, sizes[i]), 0);
+                fits = MIN(fits, sizes[i]);
+                assert_int_equal(low[0], 7);
+                low[999] = 8;
+                assert_int_equal(pread(copy, seen, sizeof(seen), 0), sizeof(seen));
+                assert_memory_equal(seen, low, sizeof(seen));
+                low[999] = 7;
+                staging_arrive(staging, 100 + i);
+                assert_int_equal(pread(copy, &end, sizeof(end), (off_t)sizes[i]), sizeof(end));
+                assert_int_equal(end.start, 100 + i);
+                assert_null(staging_take(staging, fits - 1024 + 1));
+                high = staging_take(staging, fits - 1024);
+                assert_non_null(high);
+                high[fits - 1025] = 1;
+                staging_give(staging, high);
+                close(copy);
+        }
+        /* No room for what is in use. */
+        high = staging_take(staging, 2000);
+        assert_non_null(high);
+        assert_int_equal(staging_replace(staging, new_fd(4096 + STAGING_END_BYTES), 4096), 0);
+        staging_give(staging, high);
+        assert_int_equal(staging_replace(staging, new_fd(100 + STAGING_END_BYTES), 100), -EPROTO);
+        assert_int_equal(staging_replace(staging, new_fd(STAGING_END_BYTES), 0), -EPROTO);
+        staging_give(staging, low);
+        staging_free(staging);
+
+        staging = new_staging(N_BYTES);
+        low = staging_take(staging, N_BYTES);
+        assert_int_equal(staging_replace(staging, new_fd(4096 + STAGING_END_BYTES), 4096), -EPROTO);
+        low[N_BYTES - 1] = 1;
+        staging_give(staging, low);
         staging_free(staging);
 }
 
@@ -205,7 +259,8 @@ static void test_threads(void **state)
 int main(void)
 {
         static const struct CMUnitTest tests[] = {
-                UNIT_TEST(test_bad_regions),        UNIT_TEST(test_sizes),
+                UNIT_TEST(test_bad_regions),        UNIT_TEST(test_another_size),
+                UNIT_TEST(test_sizes),
                 UNIT_TEST(test_full_and_whole_again), UNIT_TEST(test_warm_memory_first),
                 UNIT_TEST(test_random_against_a_model), UNIT_TEST(test_threads),
         };

@@ -25,7 +25,7 @@ static void test_errors_are_public(void **state)
                 FOLIO_E_NOT_FOUND, FOLIO_E_DELETED, FOLIO_E_EVICTED, FOLIO_E_EXPIRED, FOLIO_E_WRITING,
                 FOLIO_E_WRITER_DIED, FOLIO_E_EXISTS, FOLIO_E_ACCESS, FOLIO_E_FULL, FOLIO_E_TOO_LARGE, FOLIO_E_LIMIT,
                 FOLIO_E_PROTOCOL, FOLIO_E_RANGE, FOLIO_E_INVALID, FOLIO_E_STATE, FOLIO_E_UNSUPPORTED,
-                FOLIO_E_CANCELLED, FOLIO_E_IO,
+                FOLIO_E_CANCELLED, FOLIO_E_IO, FOLIO_E_DAEMON_GONE,
         };
 
         assert_int_equal(status_to_error(STATUS_OK), 0);
@@ -58,6 +58,7 @@ static void test_numbers_are_for_ever(void **state)
         assert_int_equal(STATUS_INVALID, 13);
         assert_int_equal(STATUS_MAPPED, 16);
         assert_int_equal(STATUS_PROTOCOL, 19);
+        assert_int_equal(STATUS_GONE, 20);
 }
 
 int main(void)
