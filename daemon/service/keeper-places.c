@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * How many descriptors the manager takes, and how many of these are for whom. Where it does not say it is found out: at a
- * start that has inherited something only as much as a start needs, and the rest when that is over, as hundreds are some
- * tens of milliseconds of the manager's.
+ * start only as much as a start needs, and the rest when that is over, as hundreds are some tens of milliseconds of the
+ * manager's.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -49,7 +49,7 @@ void keeper_prove_places(Keeper *keeper)
 {
         uint64_t n_left = keeper->n_stored_max - MIN(keeper->n_stored, keeper->n_stored_max);
         uint64_t serial = ++keeper->serial;
-        bool is_all = !keeper->is_starting || list_is_empty(&keeper->inherited);
+        bool is_all = !keeper->is_starting;
         size_t n_wanted = is_all ? n_left : MIN(n_left, keeper->n_reserved), n_taken = 0;
         int r;
 
