@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The way of a get: look the name up, hold what is found (a pin, and a second look), find or ask for the mapping. A
- * waiting get sleeps on the bucket of its name: a blocking one itself, an asynchronous one by the eventfd of the
+ * waiting get sleeps on the bucket of its name: a blocking one itself, an asynchronous one by the timerfd of the
  * namespace, through client->gets. Nobody else knows that it waits.
  */
 #include "client/get.h"
@@ -112,7 +112,7 @@ static bool get_park(GetOp *get, const Lookup *look)
         bool is_same;
 
         requests_lock(requests);
-        /* The daemon changes the bucket before it writes to the eventfd, whose edge is taken before this lock: one of the two is seen. */
+        /* The daemon changes the bucket before it sets the timerfd, whose edge is taken before this lock: one of the two is seen. */
         is_same = atomic_load(&op->space->buckets[look->bucket].sequence) == look->bucket_sequence;
         if (is_same) {
                 op->step = get_step;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The epoll instance of a client. The eventfds of namespaces are watched for edges: other watchers share them, so nobody
+ * The epoll instance of a client. The timerfds of namespaces are watched for edges: other watchers share them, so nobody
  * may read them empty. The timer is set when something is due earlier than what it is set to, and never put off: it
  * fires for nothing now and then instead of costing a system call for every request.
  */

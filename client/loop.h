@@ -18,7 +18,7 @@ void loop_update(Client *client);
 /* Takes the edges of what was readable; true: those who wait for an object should look again. */
 bool loop_consume(Client *client);
 
-/* With the lock: an eventfd of the client to wait for too. */
+/* With the lock: a timerfd of a watch of the client to wait for too. */
 void loop_watch(Client *client, int fd);
 
 void loop_deinit(Client *client);
